@@ -1,0 +1,281 @@
+//! The real driver: which library it is, where its functions are, and telling its answers apart.
+//!
+//! Nothing is chosen by name or by version. The library that first answers for one of our names is the driver;
+//! each of its exports is looked up once, and whatever a look-up hands out later is recognised by its address. On
+//! real drivers every answer of `cuGetProcAddress` is the address of an exported symbol (measured on 470 to 580).
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use gpushim_abi::hooks::{CUDA_SUCCESS, CUresult, HOOKS, HookId};
+
+use crate::elf::{self, Object};
+use crate::exports;
+use crate::sync::{AtomicUsize, Ordering};
+
+const HOOK_COUNT: usize = HOOKS.len();
+/// Key of the library in use, 0 while there is none.
+static LIBRARY: AtomicUsize = AtomicUsize::new(0);
+/// Its functions by row; 0 for one that it lacks.
+static REAL: [AtomicUsize; HOOK_COUNT] = [const { AtomicUsize::new(0) }; HOOK_COUNT];
+/// Functions that the recorder itself asks, by [`Query`].
+static QUERIES: [AtomicUsize; Query::ALL.len()] = [const { AtomicUsize::new(0) }; Query::ALL.len()];
+
+/// Driver functions that the recorder calls itself: questions without effect, all legal at any moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Query {
+    ContextCurrent,
+    ContextDevice,
+    DriverVersion,
+    DeviceCount,
+    DeviceGet,
+    DeviceName,
+    DeviceUuidV2,
+    DeviceUuid,
+    DeviceTotal,
+    DevicePci,
+    DeviceAttribute,
+}
+
+impl Query {
+    const ALL: [(Self, &'static CStr); 11] = [
+        (Self::ContextCurrent, c"cuCtxGetCurrent"),
+        (Self::ContextDevice, c"cuCtxGetDevice"),
+        (Self::DriverVersion, c"cuDriverGetVersion"),
+        (Self::DeviceCount, c"cuDeviceGetCount"),
+        (Self::DeviceGet, c"cuDeviceGet"),
+        (Self::DeviceName, c"cuDeviceGetName"),
+        (Self::DeviceUuidV2, c"cuDeviceGetUuid_v2"),
+        (Self::DeviceUuid, c"cuDeviceGetUuid"),
+        (Self::DeviceTotal, c"cuDeviceTotalMem_v2"),
+        (Self::DevicePci, c"cuDeviceGetPCIBusId"),
+        (Self::DeviceAttribute, c"cuDeviceGetAttribute"),
+    ];
+
+    /// The function's address, 0 when the driver lacks it.
+    fn address(self) -> usize {
+        QUERIES[self as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// Address of the driver's own function; `None` when no driver is loaded or it lacks the function.
+#[inline]
+pub(crate) fn real(hook: HookId) -> Option<usize> {
+    match REAL[hook.index()].load(Ordering::Relaxed) {
+        0 => find_by_scan(hook),
+        address => Some(address),
+    }
+}
+
+/// A program that is linked against the driver calls our export before any look-up: find the library that
+/// its call would have reached.
+#[cold]
+fn find_by_scan(hook: HookId) -> Option<usize> {
+    if LIBRARY.load(Ordering::Acquire) == 0 {
+        let ours = here();
+        let object = elf::find(|entry| {
+            let object = entry.object()?;
+            (object.key() != ours && is_driver(object)).then_some(object)
+        })?;
+        adopt(object);
+    }
+    match REAL[hook.index()].load(Ordering::Relaxed) {
+        0 => None,
+        address => Some(address),
+    }
+}
+
+/// Key of this very library.
+fn here() -> usize {
+    Object::holding(here as *const () as usize).map_or(0, Object::key)
+}
+
+/// Whether a library is a CUDA driver, or a shim that stands before one.
+fn is_driver(object: Object) -> bool {
+    object.function(c"cuInit") != 0 && object.function(c"cuMemAlloc_v2") != 0
+}
+
+/// Takes this library as the driver in use and learns its functions. Threads that do it at the same moment write
+/// the same values; a library other than the one in use is left alone while that one is still loaded.
+fn adopt(object: Object) {
+    let key = object.key();
+    let held = LIBRARY.load(Ordering::Acquire);
+    if held != key {
+        if held != 0 && Object::with_key(held).is_some() {
+            return;
+        }
+        if LIBRARY
+            .compare_exchange(held, key, Ordering::AcqRel, Ordering::Acquire)
+            .is_err_and(|winner| winner != key)
+        {
+            return;
+        }
+    }
+    for hook in HOOKS {
+        let address = object.function(exports::name(hook.id));
+        REAL[hook.id.index()].store(address, Ordering::Relaxed);
+    }
+    for (query, name) in Query::ALL {
+        QUERIES[query as usize].store(object.function(name), Ordering::Release);
+    }
+}
+
+/// The row whose driver function this address is.
+///
+/// A walk over the rows: look-ups cost the driver hundreds of nanoseconds, a table would have to be rebuilt when
+/// a driver is unloaded, and a thread that reads it meanwhile would lose a function for ever.
+pub(crate) fn recognise(address: usize) -> Option<HookId> {
+    let row = REAL
+        .iter()
+        .position(|real| real.load(Ordering::Relaxed) == address)?;
+    HOOKS.get(row).map(|hook| hook.id)
+}
+
+/// What a look-up of a hooked name answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The driver's function: hand out the hook in its place.
+    Hooked(HookId),
+    /// Some other library's function of that name: not ours to replace.
+    Foreign,
+}
+
+/// Tells what an address is that a look-up by name gave, and takes its library as the driver if there is none yet.
+pub(crate) fn identify(address: usize) -> Answer {
+    if let Some(hook) = recognise(address) {
+        return Answer::Hooked(hook);
+    }
+    if let Some(object) = Object::holding(address)
+        && object.key() != here()
+        && is_driver(object)
+    {
+        adopt(object);
+    }
+    recognise(address).map_or(Answer::Foreign, Answer::Hooked)
+}
+
+/// Copies the path of the driver's file; the bytes copied.
+pub(crate) fn path(into: &mut [u8]) -> usize {
+    let key = LIBRARY.load(Ordering::Acquire);
+    elf::find(|entry| {
+        if entry.object().map(Object::key) != Some(key) {
+            return None;
+        }
+        let path = entry.path();
+        let len = path.len().min(into.len());
+        for (to, from) in into.iter_mut().zip(path) {
+            *to = *from;
+        }
+        Some(len)
+    })
+    .unwrap_or(0)
+}
+
+macro_rules! ask {
+    ($query:ident ( $($ty:ty),* ) ( $($value:expr),* )) => {{
+        match Query::$query.address() {
+            0 => None,
+            address => {
+                // SAFETY: the address is the driver's export of the name that stands beside the query, whose
+                // signature in cuda.h is the one given here.
+                let function: unsafe extern "C" fn($($ty),*) -> CUresult =
+                    unsafe { core::mem::transmute(address) };
+                // SAFETY: out-parameters are locals of ours, large enough for what the driver writes.
+                let status = unsafe { function($($value),*) };
+                Some(status).filter(|&status| status == CUDA_SUCCESS)
+            }
+        }
+    }};
+}
+
+/// The calling thread's current context; null when there is none.
+pub(crate) fn current_context() -> *mut c_void {
+    let mut context = core::ptr::null_mut();
+    let _ = ask!(ContextCurrent(*mut *mut c_void)(&raw mut context));
+    context
+}
+
+/// Ordinal of the current context's device.
+pub(crate) fn current_device() -> Option<c_int> {
+    let mut device = -1;
+    ask!(ContextDevice(*mut c_int)(&raw mut device))?;
+    Some(device)
+}
+
+/// Version of the driver, 0 unknown.
+pub(crate) fn version() -> c_int {
+    let mut version = 0;
+    let _ = ask!(DriverVersion(*mut c_int)(&raw mut version));
+    version
+}
+
+/// Number of devices that this process sees.
+pub(crate) fn device_count() -> c_int {
+    let mut count = 0;
+    let _ = ask!(DeviceCount(*mut c_int)(&raw mut count));
+    count
+}
+
+/// A device, as the driver describes it.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) total: u64,
+    pub(crate) capability: (u16, u16),
+    name: [u8; 128],
+    pci: [u8; 32],
+}
+
+fn text(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&b| b == 0).next().unwrap_or_default()
+}
+
+impl Device {
+    pub(crate) fn name(&self) -> &[u8] {
+        text(&self.name)
+    }
+
+    pub(crate) fn pci(&self) -> &[u8] {
+        text(&self.pci)
+    }
+}
+
+/// Asks the driver about a device; what it does not answer stays empty.
+pub(crate) fn device(ordinal: c_int) -> Option<Device> {
+    const MAJOR: c_uint = 75;
+    const MINOR: c_uint = 76;
+    let mut handle = 0;
+    ask!(DeviceGet(*mut c_int, c_int)(&raw mut handle, ordinal))?;
+    let mut device = Device {
+        uuid: [0; 16],
+        total: 0,
+        capability: (0, 0),
+        name: [0; 128],
+        pci: [0; 32],
+    };
+    let uuid = device.uuid.as_mut_ptr();
+    if ask!(DeviceUuidV2(*mut u8, c_int)(uuid, handle)).is_none() {
+        let _ = ask!(DeviceUuid(*mut u8, c_int)(uuid, handle));
+    }
+    let _ = ask!(DeviceTotal(*mut u64, c_int)(&raw mut device.total, handle));
+    let _ = ask!(DeviceName(*mut c_char, c_int, c_int)(
+        device.name.as_mut_ptr().cast(),
+        device.name.len() as c_int - 1,
+        handle
+    ));
+    let _ = ask!(DevicePci(*mut c_char, c_int, c_int)(
+        device.pci.as_mut_ptr().cast(),
+        device.pci.len() as c_int - 1,
+        handle
+    ));
+    let attribute = |which: c_uint| {
+        let mut value = 0;
+        let _ = ask!(DeviceAttribute(*mut c_int, c_uint, c_int)(
+            &raw mut value,
+            which,
+            handle
+        ));
+        value as u16
+    };
+    device.capability = (attribute(MAJOR), attribute(MINOR));
+    Some(device)
+}

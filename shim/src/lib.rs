@@ -1,0 +1,46 @@
+//! The library that is preloaded: `LD_PRELOAD=libgpushim.so`.
+//!
+//! It runs inside other people's jobs, so the rules of this place are strict: no panic, no allocation from the
+//! application's heap, no lock held across a driver call, no output (but one line when `GPUSHIM_LOG=1`), no wait on the path
+//! of a hooked call, `errno` kept. When anything fails the library becomes transparent and counts what it loses.
+//!
+//! Read the modules in the order in which a call meets them:
+//!
+//! 1. [`exports`]: one function per row of the hook table, and how a row becomes a record;
+//! 2. [`doors`]: `dlsym`, `dlvsym` and `cuGetProcAddress`, through which programs get at the driver;
+//! 3. [`driver`]: the real driver: which library it is, where its functions are, telling its answers apart;
+//! 4. [`recorder`]: before and after a call;
+//! 5. [`process`]: the state of this process, which a forked child does not inherit;
+//! 6. [`ring`]: claim and commit;
+//! 7. [`tables`]: what records refer to: stacks, contexts, threads, modules, devices, texts, notes;
+//! 8. [`capture`]: the file: where, how large, how it grows.
+//!
+//! [`thread`] holds the per-thread state, [`elf`] reads loaded libraries without the dynamic linker's help,
+//! [`sys`] is the operating system.
+#![cfg_attr(not(test), no_std)]
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+compile_error!("the shim interposes glibc's dynamic linker on x86-64 Linux; other targets are not supported");
+
+mod capture;
+mod doors;
+mod driver;
+mod elf;
+mod exports;
+mod process;
+mod recorder;
+mod ring;
+mod sync;
+mod sys;
+mod tables;
+mod thread;
+
+/// Unreachable by intent: nothing in this library panics, and the release build is checked for it
+/// (`tests/gates.rs`). If a panic were ever reached, stopping one thread is the least that can be done to the host.
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,3 @@
+//! Where the library's atomics come from, in one place, so that a model checker's can stand in for them.
+
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
