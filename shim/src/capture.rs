@@ -254,8 +254,7 @@ fn size(text: &[u8]) -> Option<u64> {
             .checked_mul(10)?
             .checked_add(u64::from(digit - b'0'))?;
     }
-    let value = value.checked_shl(unit)?;
-    (value >> unit != 0).then_some(value)
+    value.checked_mul(1 << unit)
 }
 
 fn make(process: &Process) -> Result<(), Refusal> {

@@ -1,0 +1,219 @@
+//! What the library may be made of. Each gate forbids a way in which a preloaded library has killed or changed
+//! programs: a missing dependency or symbol version ends every process of a container with 127 or 1, an initialiser
+//! runs in every `ls` and compiler, a stray export takes a program's own symbol away, a panic stops a thread.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use gpushim_abi::hooks::HOOKS;
+use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _};
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, elf};
+
+mod native;
+
+type Elf<'d> = ElfFile64<'d, Endianness>;
+
+fn with_shim(check: impl FnOnce(&Elf<'_>)) {
+    let bytes = fs::read(native::shim()).expect("the library was built");
+    check(&Elf::parse(&*bytes).expect("the library is an ELF file"));
+}
+
+/// Tags of the dynamic section with their values.
+fn dynamic(file: &Elf<'_>) -> Vec<(u64, u64)> {
+    let data = file.data();
+    let sections = file.elf_section_table();
+    let (entries, _) = sections
+        .dynamic(file.endian(), data)
+        .expect("readable")
+        .expect("a dynamic section");
+    entries
+        .iter()
+        .map(|entry| {
+            (
+                entry.d_tag.get(file.endian()),
+                entry.d_val.get(file.endian()),
+            )
+        })
+        .collect()
+}
+
+/// Names that the dynamic symbol table defines, with their version and whether that is the default one.
+fn exports(file: &Elf<'_>) -> BTreeSet<String> {
+    let endian = file.endian();
+    let data = file.data();
+    let sections = file.elf_section_table();
+    let versions = sections
+        .versions(endian, data)
+        .expect("readable")
+        .expect("versions");
+    let symbols = file.elf_dynamic_symbol_table();
+    symbols
+        .enumerate()
+        .filter(|(_, symbol)| symbol.st_shndx.get(endian) != elf::SHN_UNDEF)
+        .map(|(index, symbol)| {
+            let name = symbols.symbol_name(endian, symbol).expect("readable");
+            let name = String::from_utf8_lossy(name);
+            let held = versions.version_index(endian, index);
+            let version = versions
+                .version(held)
+                .expect("readable")
+                .map_or(String::new(), |version| {
+                    String::from_utf8_lossy(version.name()).into_owned()
+                });
+            let at = if held.is_hidden() { "@" } else { "@@" };
+            format!("{name}{at}{version}")
+        })
+        .collect()
+}
+
+#[test]
+fn needs_nothing_but_libc() {
+    with_shim(|file| {
+        let needed: Vec<String> = {
+            let sections = file.elf_section_table();
+            let (entries, strings) = sections
+                .dynamic(file.endian(), file.data())
+                .expect("readable")
+                .expect("a dynamic section");
+            let strings = sections
+                .strings(file.endian(), file.data(), strings)
+                .expect("readable");
+            entries
+                .iter()
+                .filter(|e| e.d_tag.get(file.endian()) == u64::from(elf::DT_NEEDED))
+                .map(|e| {
+                    let at = e.d_val.get(file.endian()) as u32;
+                    String::from_utf8_lossy(strings.get(at).expect("a name")).into_owned()
+                })
+                .collect()
+        };
+        let allowed = ["libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"];
+        for library in &needed {
+            assert!(allowed.contains(&library.as_str()), "needs {library}");
+        }
+    });
+}
+
+#[test]
+fn needs_no_symbol_newer_than_glibc_2_17() {
+    with_shim(|file| {
+        let endian = file.endian();
+        let sections = file.elf_section_table();
+        let versions = sections
+            .versions(endian, file.data())
+            .expect("readable")
+            .expect("versions");
+        let symbols = file.elf_dynamic_symbol_table();
+        let mut seen = 0;
+        for (index, symbol) in symbols.enumerate() {
+            if symbol.st_shndx.get(endian) != elf::SHN_UNDEF || symbol.st_name.get(endian) == 0 {
+                continue;
+            }
+            let name = String::from_utf8_lossy(symbols.symbol_name(endian, symbol).expect("readable"));
+            let version = versions
+                .version(versions.version_index(endian, index))
+                .expect("readable")
+                .map_or(String::new(), |v| String::from_utf8_lossy(v.name()).into_owned());
+            let number: Vec<u32> = version
+                .strip_prefix("GLIBC_")
+                .unwrap_or_else(|| panic!("{name} needs {version:?}"))
+                .split('.')
+                .map(|part| part.parse().expect("a number"))
+                .collect();
+            assert!(number <= vec![2, 17], "{name} needs {version}");
+            seen += 1;
+        }
+        assert!(seen > 10, "the imports were not found");
+    });
+}
+
+#[test]
+fn exports_the_table_and_the_doors_and_nothing_else() {
+    let mut expected: BTreeSet<String> = HOOKS
+        .iter()
+        .map(|hook| format!("{}@GPUSHIM_1", hook.symbol))
+        .collect();
+    for door in ["dlsym", "dlvsym"] {
+        expected.insert(format!("{door}@GLIBC_2.2.5"));
+        expected.insert(format!("{door}@@GLIBC_2.34"));
+    }
+    with_shim(|file| assert_eq!(exports(file), expected));
+}
+
+/// glibc binds an unversioned reference to a hidden symbol only where its version is the library's first, index 2.
+#[test]
+fn driver_names_have_the_first_version() {
+    with_shim(|file| {
+        let endian = file.endian();
+        let sections = file.elf_section_table();
+        let versions = sections
+            .versions(endian, file.data())
+            .expect("readable")
+            .expect("versions");
+        let symbols = file.elf_dynamic_symbol_table();
+        let mut seen = 0;
+        for (index, symbol) in symbols.enumerate() {
+            let name = symbols.symbol_name(endian, symbol).expect("readable");
+            if name.starts_with(b"cu") {
+                assert_eq!(versions.version_index(endian, index).index().0, 2);
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, HOOKS.len());
+    });
+}
+
+#[test]
+fn runs_nothing_when_it_is_loaded() {
+    with_shim(|file| {
+        for (tag, _) in dynamic(file) {
+            for forbidden in [
+                elf::DT_INIT,
+                elf::DT_INIT_ARRAY,
+                elf::DT_PREINIT_ARRAY,
+                elf::DT_TEXTREL,
+            ] {
+                assert_ne!(tag, u64::from(forbidden), "tag {forbidden:#x}");
+            }
+        }
+        for section in file.sections() {
+            let name = section.name().expect("readable");
+            assert!(!name.starts_with(".init_array") && name != ".ctors", "{name}");
+        }
+    });
+}
+
+/// `core::panicking` is only linked where something can reach it.
+#[test]
+fn cannot_panic() {
+    with_shim(|file| {
+        let mut seen = 0;
+        for symbol in file.symbols() {
+            let name = symbol.name().unwrap_or_default();
+            seen += 1;
+            for word in ["panicking", "panic_fmt", "unwrap_failed", "expect_failed", "slice_index"] {
+                assert!(!name.contains(word), "{name}");
+            }
+        }
+        assert!(seen > 50, "the library is stripped: nothing was checked");
+    });
+}
+
+/// Access to global-dynamic thread-local storage can allocate; ours must be in the static block.
+#[test]
+fn has_static_thread_local_storage() {
+    with_shim(|file| {
+        let flags = dynamic(file)
+            .into_iter()
+            .find(|(tag, _)| *tag == u64::from(elf::DT_FLAGS))
+            .map_or(0, |(_, value)| value);
+        assert_ne!(flags & u64::from(elf::DF_STATIC_TLS), 0);
+        let header = file.elf_header();
+        assert_eq!(header.e_machine(file.endian()), elf::EM_X86_64);
+        let undefined = file.elf_dynamic_symbol_table();
+        for (_, symbol) in undefined.enumerate() {
+            let name = undefined.symbol_name(file.endian(), symbol).expect("readable");
+            assert_ne!(name, b"__tls_get_addr");
+        }
+    });
+}
