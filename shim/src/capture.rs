@@ -380,6 +380,10 @@ fn create(directory: &File, path: &mut Line<PATH_MAX>, plan: &Plan) -> Result<Fi
         .rsplit(|&b| b == b'/')
         .next()
         .unwrap_or_default();
+    if program.is_empty() {
+        // No /proc here.
+        name.push(b"process");
+    }
     for &byte in program.iter().take(40) {
         let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         name.push(&[if plain { byte } else { b'_' }]);

@@ -81,54 +81,92 @@ fn wanted(name: &[u8]) -> Option<Wanted> {
     }
 }
 
-/// Answers a look-up that may be for one of our names; null to have the real function answer its caller itself.
+/// What becomes of a look-up.
+#[repr(C)]
+struct Decision {
+    /// The answer, where there is one.
+    answer: *mut c_void,
+    /// 1 to give the answer, 0 to have the real function answer its caller itself.
+    settled: usize,
+}
+
+impl Decision {
+    const PASS: Self = Self {
+        answer: core::ptr::null_mut(),
+        settled: 0,
+    };
+
+    fn give(answer: *mut c_void) -> Self {
+        Self { answer, settled: 1 }
+    }
+}
+
+/// Decides a look-up that may be for one of our names.
 ///
 /// # Safety
 /// `name` is NUL-terminated text; `look_up` asks the real function.
-unsafe fn answer(
+unsafe fn decide(
     handle: usize,
     name: *const c_char,
     caller: usize,
     look_up: impl Fn(usize) -> *mut c_void,
-) -> *mut c_void {
-    const PASS: *mut c_void = core::ptr::null_mut();
+) -> Decision {
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) };
     let Some(wanted) = wanted(name.to_bytes()) else {
-        return PASS;
+        return Decision::PASS;
     };
-    let from = match handle {
+    match handle {
         // ld.so itself answers these with ours where it should: our dlsym is an ordinary, visible export.
-        RTLD_DEFAULT | RTLD_NEXT if !matches!(wanted, Wanted::Driver) => return PASS,
-        // From the program, "next" and "default" are the same search, since everything comes after it. From a
-        // library, "next" may rightly skip us and the driver too: only the real one can tell, by its caller.
-        RTLD_NEXT if !in_program(caller) => return PASS,
-        // Our own driver names cannot be seen by an unversioned look-up, so this finds the driver's or nothing.
-        RTLD_DEFAULT | RTLD_NEXT => RTLD_DEFAULT,
-        handle => handle,
-    };
-    let found = look_up(from);
+        RTLD_DEFAULT | RTLD_NEXT if !matches!(wanted, Wanted::Driver) => return Decision::PASS,
+        // A caller that comes after us cannot be handed ours, and only the real function can tell what it is handed.
+        RTLD_NEXT if !we_are_next(caller, name) => return Decision::PASS,
+        _ => {}
+    }
+    let found = look_up(handle);
     if found.is_null() {
-        // Asked again by the caller itself: the same null, and its own message in dlerror.
-        return PASS;
+        // "Next" after the caller is "next" after us, but glibc before 2.36 would show the caller our own export there.
+        // Anything else is asked again by the caller itself: the same null, and its own message in dlerror.
+        return if handle == RTLD_NEXT {
+            Decision::give(found)
+        } else {
+            Decision::PASS
+        };
     }
     match wanted {
         Wanted::Driver => match driver::identify(found as usize) {
-            Answer::Hooked(hook) => exports::thunk(hook),
+            Answer::Hooked(hook) => Decision::give(exports::thunk(hook)),
             Answer::Foreign => {
                 tables::tally(Counter::Foreign);
-                PASS
+                Decision::give(found)
             }
         },
-        Wanted::Dlsym if found as usize == real_dlsym() => entry_points()[0] as *mut c_void,
-        Wanted::Dlvsym if found as usize == real_dlvsym() => entry_points()[1] as *mut c_void,
-        Wanted::Dlsym | Wanted::Dlvsym => PASS,
+        Wanted::Dlsym if found as usize == real_dlsym() => {
+            Decision::give(entry_points()[0] as *mut c_void)
+        }
+        Wanted::Dlvsym if found as usize == real_dlvsym() => {
+            Decision::give(entry_points()[1] as *mut c_void)
+        }
+        Wanted::Dlsym | Wanted::Dlvsym => Decision::PASS,
     }
 }
 
-/// Whether an address lies in the program itself.
-fn in_program(address: usize) -> bool {
-    elf::find(|entry| (entry.place == 0).then(|| entry.holds(address))).unwrap_or(false)
+/// Whether a caller's "next" definition of `name` would be ours: it was loaded before us, and nothing in between defines the name.
+fn we_are_next(caller: usize, name: &CStr) -> bool {
+    let here = we_are_next as *const () as usize;
+    let mut passed = false;
+    elf::find(|entry| {
+        if entry.holds(here) {
+            return Some(passed);
+        }
+        if entry.holds(caller) {
+            passed = true;
+            return None;
+        }
+        let defines = passed && entry.object().is_some_and(|object| object.function(name) != 0);
+        defines.then_some(false)
+    })
+    .unwrap_or(false)
 }
 
 /// Decides a `dlsym` whose name may be ours.
@@ -136,11 +174,11 @@ fn in_program(address: usize) -> bool {
 /// # Safety
 /// The caller's promises to `dlsym`.
 #[cfg_attr(test, allow(dead_code, reason = "only the assembly calls it"))]
-unsafe extern "C" fn answer_dlsym(
+unsafe extern "C" fn decide_dlsym(
     handle: usize,
     name: *const c_char,
     caller: usize,
-) -> *mut c_void {
+) -> Decision {
     let look_up = |handle: usize| {
         // SAFETY: the address is that of a dlsym.
         let dlsym: unsafe extern "C" fn(usize, *const c_char) -> *mut c_void =
@@ -149,7 +187,7 @@ unsafe extern "C" fn answer_dlsym(
         unsafe { dlsym(handle, name) }
     };
     // SAFETY: the caller's promise, passed on.
-    unsafe { answer(handle, name, caller, look_up) }
+    unsafe { decide(handle, name, caller, look_up) }
 }
 
 /// Decides a `dlvsym` whose name may be ours.
@@ -157,12 +195,12 @@ unsafe extern "C" fn answer_dlsym(
 /// # Safety
 /// The caller's promises to `dlvsym`.
 #[cfg_attr(test, allow(dead_code, reason = "only the assembly calls it"))]
-unsafe extern "C" fn answer_dlvsym(
+unsafe extern "C" fn decide_dlvsym(
     handle: usize,
     name: *const c_char,
     version: *const c_char,
     caller: usize,
-) -> *mut c_void {
+) -> Decision {
     let look_up = |handle: usize| {
         // SAFETY: the address is that of a dlvsym.
         let dlvsym: unsafe extern "C" fn(usize, *const c_char, *const c_char) -> *mut c_void =
@@ -171,7 +209,7 @@ unsafe extern "C" fn answer_dlvsym(
         unsafe { dlvsym(handle, name, version) }
     };
     // SAFETY: the caller's promise, passed on.
-    unsafe { answer(handle, name, caller, look_up) }
+    unsafe { decide(handle, name, caller, look_up) }
 }
 
 // The entry points. Every look-up in the process comes through here, so a name that cannot be ours is turned down by its
@@ -211,13 +249,14 @@ macro_rules! entry_point {
             "    push rdx\n",
             "    .cfi_adjust_cfa_offset 8\n",
             $decide,
+            "    mov r11, rdx\n",
             "    pop rdx\n",
             "    .cfi_adjust_cfa_offset -8\n",
             "    pop rsi\n",
             "    .cfi_adjust_cfa_offset -8\n",
             "    pop rdi\n",
             "    .cfi_adjust_cfa_offset -8\n",
-            "    test rax, rax\n",
+            "    test r11, r11\n",
             "    jz 3f\n",
             "    ret\n",
             // Not ours: go on as if we were not here.
@@ -251,13 +290,13 @@ core::arch::global_asm!(
         "gpushim_dlsym",
         "dlsym",
         "real_dlsym",
-        "    mov rdx, qword ptr [rsp + 24]\n    call {answer_dlsym}\n"
+        "    mov rdx, qword ptr [rsp + 24]\n    call {decide_dlsym}\n"
     ),
     entry_point!(
         "gpushim_dlvsym",
         "dlvsym",
         "real_dlvsym",
-        "    mov rcx, qword ptr [rsp + 24]\n    call {answer_dlvsym}\n"
+        "    mov rcx, qword ptr [rsp + 24]\n    call {decide_dlvsym}\n"
     ),
     // glibc has each twice: at the version of the day when libdl was a library of its own, and at 2.34.
     ".set gpushim_dlsym_2_34, gpushim_dlsym",
@@ -274,8 +313,8 @@ core::arch::global_asm!(
     real_dlvsym_cell = sym REAL_DLVSYM,
     real_dlsym = sym real_dlsym,
     real_dlvsym = sym real_dlvsym,
-    answer_dlsym = sym answer_dlsym,
-    answer_dlvsym = sym answer_dlvsym,
+    decide_dlsym = sym decide_dlsym,
+    decide_dlvsym = sym decide_dlvsym,
 );
 
 /// The addresses of our `dlsym` and `dlvsym`.

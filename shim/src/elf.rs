@@ -44,7 +44,7 @@ pub(crate) struct Object {
 #[derive(Debug)]
 pub(crate) struct Entry<'l> {
     info: &'l libc::dl_phdr_info,
-    /// Place in the order of loading; 0 is the program.
+    /// Place in the order of loading; 0 is the program itself.
     pub(crate) place: usize,
 }
 
