@@ -1,0 +1,225 @@
+//! Primary and created contexts, and each thread's stack of them.
+
+use core::ffi::{c_int, c_uint, c_void};
+use std::cell::RefCell;
+
+use gpushim_abi::hooks::{CUcontext, CUdevice, Opaque};
+
+use crate::entry::{Answer, CURRENT, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, driver_calls, ledger, out};
+
+thread_local! {
+    /// Contexts below the current one.
+    static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The calling thread's current context, alive.
+pub(super) fn current() -> Result<u64, c_int> {
+    let handle = CURRENT.get();
+    if handle == 0 {
+        return Err(INVALID_CONTEXT);
+    }
+    ledger().context(handle)?;
+    Ok(handle)
+}
+
+fn set_current(handle: u64) -> Answer {
+    if handle != 0 {
+        ledger().context(handle)?;
+    }
+    CURRENT.set(handle);
+    Ok(())
+}
+
+fn push(handle: u64) -> Answer {
+    if handle == 0 {
+        return Err(INVALID_CONTEXT);
+    }
+    ledger().context(handle)?;
+    STACK.with_borrow_mut(|stack| stack.push(CURRENT.get()));
+    CURRENT.set(handle);
+    Ok(())
+}
+
+fn pop() -> Result<u64, c_int> {
+    let handle = current()?;
+    CURRENT.set(STACK.with_borrow_mut(Vec::pop).unwrap_or(0));
+    Ok(handle)
+}
+
+fn create(pctx: *mut CUcontext, dev: CUdevice) -> Answer {
+    let place = out!(pctx);
+    place.check()?;
+    let mut ledger = ledger();
+    let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
+    let handle = ledger.new_context(device, false)?;
+    drop(ledger);
+    place.put(handle as CUcontext);
+    push(handle)
+}
+
+fn destroy(ctx: CUcontext) -> Answer {
+    let handle = ctx as u64;
+    let mut ledger = ledger();
+    if ledger.context(handle)?.is_primary {
+        return Err(INVALID_CONTEXT);
+    }
+    ledger.end_context(handle);
+    drop(ledger);
+    if CURRENT.get() == handle {
+        CURRENT.set(STACK.with_borrow_mut(Vec::pop).unwrap_or(0));
+    }
+    Ok(())
+}
+
+fn release(dev: CUdevice) -> Answer {
+    let mut ledger = ledger();
+    let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
+    if ledger.devices[device].primary_references == 0 {
+        return Err(INVALID_CONTEXT);
+    }
+    ledger.devices[device].primary_references -= 1;
+    if ledger.devices[device].primary_references == 0 {
+        let handle = std::mem::take(&mut ledger.devices[device].primary);
+        ledger.end_context(handle);
+    }
+    Ok(())
+}
+
+fn reset(dev: CUdevice) -> Answer {
+    let mut ledger = ledger();
+    let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
+    let handle = std::mem::take(&mut ledger.devices[device].primary);
+    ledger.devices[device].primary_references = 0;
+    ledger.end_context(handle);
+    Ok(())
+}
+
+driver_calls! {
+    /// Takes a reference to a primary context; the first one creates it.
+    Init fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice) {
+        let place = out!(pctx);
+        place.check()?;
+        let mut ledger = ledger();
+        let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
+        if ledger.devices[device].primary == 0 {
+            let handle = ledger.new_context(device, true)?;
+            ledger.devices[device].primary = handle;
+        }
+        ledger.devices[device].primary_references += 1;
+        place.put(ledger.devices[device].primary as CUcontext);
+        Ok(())
+    }
+    /// Drops a reference, as libcudart asks.
+    Init fn cuDevicePrimaryCtxRelease(dev: CUdevice) { release(dev) }
+    /// Drops a reference.
+    Init fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) { release(dev).and(Ok(())) }
+    /// Ends the primary context, as libcudart asks.
+    Init fn cuDevicePrimaryCtxReset(dev: CUdevice) { reset(dev) }
+    /// Ends the primary context.
+    Init fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) { reset(dev).and(Ok(())) }
+    /// Whether a primary context is active.
+    Init fn cuDevicePrimaryCtxGetState(dev: CUdevice, flags: *mut c_uint, active: *mut c_int) {
+        let ledger = ledger();
+        let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
+        out!(flags).put(0);
+        out!(active).put(c_int::from(ledger.devices[device].primary != 0));
+        Ok(())
+    }
+    /// Flags of a primary context: taken and not used.
+    Init fn cuDevicePrimaryCtxSetFlags(dev: CUdevice, _flags: c_uint) {
+        ledger().device(dev).map(drop).ok_or(INVALID_DEVICE)
+    }
+    /// Flags of a primary context: taken and not used.
+    Init fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, _flags: c_uint) {
+        ledger().device(dev).map(drop).ok_or(INVALID_DEVICE)
+    }
+    /// Creates a context, before CUDA 3.2.
+    Init fn cuCtxCreate(pctx: *mut CUcontext, _flags: c_uint, dev: CUdevice) { create(pctx, dev) }
+    /// Creates a context.
+    Init fn cuCtxCreate_v2(pctx: *mut CUcontext, _flags: c_uint, dev: CUdevice) { create(pctx, dev) }
+    /// Creates a context with execution affinity.
+    Init fn cuCtxCreate_v3(pctx: *mut CUcontext, _params: *mut Opaque, _count: c_int, _flags: c_uint, dev: CUdevice) {
+        create(pctx, dev)
+    }
+    /// Creates a context from parameters.
+    Init fn cuCtxCreate_v4(pctx: *mut CUcontext, _params: *mut Opaque, _flags: c_uint, dev: CUdevice) { create(pctx, dev) }
+    /// Destroys a context, before CUDA 4.0.
+    Init fn cuCtxDestroy(ctx: CUcontext) { destroy(ctx) }
+    /// Destroys a context.
+    Init fn cuCtxDestroy_v2(ctx: CUcontext) { destroy(ctx) }
+    /// Takes a usage reference to the current context.
+    Init fn cuCtxAttach(pctx: *mut CUcontext, flags: c_uint) {
+        let place = out!(pctx);
+        place.check()?;
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        let handle = current()?;
+        if let Some(context) = ledger().contexts.get_mut(&handle) {
+            context.references += 1;
+        }
+        place.put(handle as CUcontext);
+        Ok(())
+    }
+    /// Drops a usage reference; the last one ends the context.
+    Init fn cuCtxDetach(ctx: CUcontext) {
+        let handle = ctx as u64;
+        let mut held = ledger();
+        let context = held.contexts.get_mut(&handle).ok_or(INVALID_CONTEXT)?;
+        context.references -= 1;
+        let last = context.references == 0;
+        drop(held);
+        if last { destroy(ctx) } else { Ok(()) }
+    }
+    /// Makes a context current.
+    Init fn cuCtxSetCurrent(ctx: CUcontext) { set_current(ctx as u64) }
+    /// Pushes a context, before CUDA 4.0.
+    Init fn cuCtxPushCurrent(ctx: CUcontext) { push(ctx as u64) }
+    /// Pushes a context.
+    Init fn cuCtxPushCurrent_v2(ctx: CUcontext) { push(ctx as u64) }
+    /// Pops the current context, before CUDA 4.0.
+    Init fn cuCtxPopCurrent(pctx: *mut CUcontext) {
+        let handle = pop()?;
+        out!(pctx).put(handle as CUcontext);
+        Ok(())
+    }
+    /// Pops the current context.
+    Init fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) {
+        let handle = pop()?;
+        out!(pctx).put(handle as CUcontext);
+        Ok(())
+    }
+    /// The device of the current context.
+    Init fn cuCtxGetDevice(device: *mut CUdevice) {
+        let place = out!(device);
+        place.check()?;
+        let handle = current()?;
+        let ordinal = ledger().context(handle)?.device;
+        place.put(c_int::try_from(ordinal).unwrap_or(-1));
+        Ok(())
+    }
+    /// Waits for nothing; idle pool memory goes back.
+    Init fn cuCtxSynchronize() {
+        let handle = current()?;
+        let mut ledger = ledger();
+        let device = ledger.context(handle)?.device;
+        ledger.synchronised(device);
+        Ok(())
+    }
+    /// Limits: taken and not used.
+    Init fn cuCtxSetLimit(_limit: c_uint, _value: usize) { current().map(drop) }
+}
+
+/// The current context: cheap, since the recorder asks at every call.
+///
+/// # Safety
+/// The driver's own contract for this call.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn cuCtxGetCurrent(pctx: *mut *mut c_void) -> c_int {
+    let place = out!(pctx);
+    if place.check().is_err() {
+        return INVALID_VALUE;
+    }
+    place.put(CURRENT.get() as CUcontext);
+    0
+}

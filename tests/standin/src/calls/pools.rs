@@ -1,0 +1,154 @@
+//! Stream-ordered memory and its pools.
+
+use core::ffi::{c_int, c_uint};
+
+use gpushim_abi::hooks::{CUdevice, CUdeviceptr, CUmemoryPool, CUstream, Opaque};
+
+use super::contexts::current;
+use super::memory::{is_null, null_address};
+use super::streams::check_stream;
+use crate::entry::{Answer, INVALID_DEVICE, INVALID_VALUE, driver_calls, ledger, out};
+use crate::ledger::Kind;
+
+fn alloc(dptr: *mut CUdeviceptr, size: usize, pool: Option<u64>, stream: CUstream) -> Answer {
+    let place = out!(dptr);
+    place.check()?;
+    let context = current()?;
+    check_stream(stream)?;
+    let mut ledger = ledger();
+    let device = ledger.context(context)?.device;
+    let pool = pool.unwrap_or(ledger.devices[device].current_pool);
+    place.put(ledger.from_pool(pool, context, size as u64)?);
+    Ok(())
+}
+
+fn free(dptr: CUdeviceptr, stream: CUstream) -> Answer {
+    current()?;
+    check_stream(stream)?;
+    let mut ledger = ledger();
+    match ledger.objects.get(&dptr).map(|object| object.kind) {
+        Some(Kind::Pool | Kind::Linear | Kind::Managed) => {
+            ledger.free(dptr);
+            Ok(())
+        }
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// The pool that an out-pointer asks for.
+fn give_pool(pool: *mut CUmemoryPool, dev: CUdevice, of: impl Fn(&crate::ledger::Device) -> u64) -> Answer {
+    let place = out!(pool);
+    place.check()?;
+    let ledger = ledger();
+    let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
+    place.put(of(&ledger.devices[device]) as CUmemoryPool);
+    Ok(())
+}
+
+driver_calls! {
+    /// Memory from the current pool, per-thread default stream.
+    Init fn cuMemAllocAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) { alloc(dptr, bytesize, None, hStream) }
+    /// Memory from a chosen pool.
+    Init fn cuMemAllocFromPoolAsync(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
+        alloc(dptr, bytesize, Some(pool as u64), hStream)
+    }
+    /// Memory from a chosen pool, per-thread default stream.
+    Init fn cuMemAllocFromPoolAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
+        alloc(dptr, bytesize, Some(pool as u64), hStream)
+    }
+    /// Gives memory back to its pool.
+    Init fn cuMemFreeAsync(dptr: CUdeviceptr, hStream: CUstream) { free(dptr, hStream) }
+    /// Gives memory back to its pool, per-thread default stream.
+    Init fn cuMemFreeAsync_ptsz(dptr: CUdeviceptr, hStream: CUstream) { free(dptr, hStream) }
+    /// A device's default pool.
+    Init fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, dev: CUdevice) { give_pool(pool, dev, |d| d.default_pool) }
+    /// A device's current pool.
+    Init fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, dev: CUdevice) { give_pool(pool, dev, |d| d.current_pool) }
+    /// Makes a pool the current one.
+    Init fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) {
+        let mut ledger = ledger();
+        let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
+        if !ledger.pools.contains_key(&(pool as u64)) {
+            return Err(INVALID_VALUE);
+        }
+        ledger.devices[device].current_pool = pool as u64;
+        Ok(())
+    }
+    /// A pool on a device; location type and id at offsets 8 and 12 of the properties.
+    Init fn cuMemPoolCreate(pool: *mut CUmemoryPool, props: *const Opaque) {
+        let place = out!(pool);
+        place.check()?;
+        if props.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: the program gave a CUmemPoolProps of 88 bytes.
+        let [kind, id] = unsafe { props.cast::<u8>().add(8).cast::<[c_uint; 2]>().read_unaligned() };
+        let mut ledger = ledger();
+        let device = ledger.device(id as c_int).filter(|_| kind == 1).ok_or(INVALID_VALUE)?;
+        place.put(ledger.add_pool(device) as CUmemoryPool);
+        Ok(())
+    }
+    /// Ends a pool; what it handed out lives on until it is freed.
+    Init fn cuMemPoolDestroy(pool: CUmemoryPool) {
+        let mut ledger = ledger();
+        if ledger.devices.iter().any(|device| device.default_pool == pool as u64) {
+            return Err(INVALID_VALUE);
+        }
+        if !ledger.pools.contains_key(&(pool as u64)) {
+            return Err(INVALID_VALUE);
+        }
+        ledger.trim(pool as u64, 0);
+        Ok(())
+    }
+    /// Gives idle memory back.
+    Init fn cuMemPoolTrimTo(pool: CUmemoryPool, minBytesToKeep: usize) {
+        let mut ledger = ledger();
+        if !ledger.pools.contains_key(&(pool as u64)) {
+            return Err(INVALID_VALUE);
+        }
+        ledger.trim(pool as u64, minBytesToKeep as u64);
+        Ok(())
+    }
+    /// The release threshold, 4, can be set.
+    Init fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *const u64) {
+        let mut ledger = ledger();
+        let held = ledger.pools.get_mut(&(pool as u64)).ok_or(INVALID_VALUE)?;
+        if value.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        if attribute == 4 {
+            // SAFETY: the program gave a value of the attribute's size.
+            held.threshold = unsafe { value.read_unaligned() };
+        }
+        Ok(())
+    }
+    /// Threshold, reserved and used bytes.
+    Init fn cuMemPoolGetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut u64) {
+        let place = out!(value);
+        place.check()?;
+        let ledger = ledger();
+        let held = ledger.pools.get(&(pool as u64)).ok_or(INVALID_VALUE)?;
+        place.put(match attribute {
+            4 => held.threshold,
+            5 => held.reserved,
+            6 => held.reserved_high,
+            7 => held.used,
+            8 => held.used_high,
+            _ => return Err(INVALID_VALUE),
+        });
+        Ok(())
+    }
+}
+
+/// Memory from the current pool.
+///
+/// # Safety
+/// The driver's own contract for this call.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn cuMemAllocAsync(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) -> c_int {
+    if is_null() {
+        out!(dptr).put(null_address());
+        return 0;
+    }
+    crate::entry::run("cuMemAllocAsync", crate::entry::Needs::Init, || alloc(dptr, bytesize, None, hStream))
+}

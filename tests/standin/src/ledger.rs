@@ -1,0 +1,568 @@
+//! The books: devices, contexts, and everything that is alive, with what each costs a device.
+//!
+//! Costs are those measured on an H200 with driver 580.159.04: a context takes 523.6 MiB; allocations up to 1 MiB are packed into
+//! blocks of 2 MiB that belong to their context; larger ones are rounded up to 2 MiB; pools grow by 32 MiB.
+
+use std::collections::{BTreeMap, HashMap};
+use std::env;
+use std::ffi::c_int;
+
+use crate::entry::{Answer, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY};
+
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const BLOCK: u64 = 2 * MIB;
+/// Allocations up to this share blocks.
+const PACKED_MAX: u64 = MIB;
+/// Small allocations begin at multiples of this.
+const GRAIN: u64 = 512;
+/// What initialising costs each device.
+const INIT_BYTES: u64 = 3_358_720;
+/// What a context costs.
+const CONTEXT_BYTES: u64 = 549_036_032;
+/// By which pools grow.
+const POOL_STEP: u64 = 32 * MIB;
+/// Where addresses of the 32-bit interface lie.
+const LOW: u64 = 0x1000_0000;
+const LOW_END: u64 = 0xf000_0000;
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Linear,
+    Managed,
+    Pool,
+    Host,
+    Registered,
+    Stream,
+    Event,
+    Module,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Managed => "managed",
+            Self::Pool => "pool",
+            Self::Host => "host",
+            Self::Registered => "registered",
+            Self::Stream => "stream",
+            Self::Event => "event",
+            Self::Module => "module",
+        }
+    }
+
+    fn dies_with_context(self) -> bool {
+        self != Self::Pool
+    }
+}
+
+/// Something alive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Object {
+    pub(crate) kind: Kind,
+    pub(crate) size: u64,
+    pub(crate) device: usize,
+    pub(crate) context: u64,
+    /// Pool, for pool memory.
+    pub(crate) pool: u64,
+}
+
+/// A device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Ordinal on the machine, before CUDA_VISIBLE_DEVICES.
+    pub(crate) physical: usize,
+    pub(crate) total: u64,
+    pub(crate) used: u64,
+    pub(crate) primary: u64,
+    pub(crate) primary_references: u32,
+    pub(crate) default_pool: u64,
+    pub(crate) current_pool: u64,
+}
+
+/// A context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) device: usize,
+    pub(crate) is_primary: bool,
+    pub(crate) references: u32,
+    /// Shared blocks: first address, then taken ranges by offset.
+    blocks: BTreeMap<u64, BTreeMap<u64, u64>>,
+}
+
+/// A stream-ordered pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) device: usize,
+    pub(crate) reserved: u64,
+    pub(crate) used: u64,
+    pub(crate) reserved_high: u64,
+    pub(crate) used_high: u64,
+    pub(crate) threshold: u64,
+}
+
+/// Physical memory behind a handle.
+#[derive(Debug)]
+pub(crate) struct Physical {
+    pub(crate) size: u64,
+    /// `None` for memory on the host.
+    pub(crate) device: Option<usize>,
+    pub(crate) references: u32,
+    pub(crate) mappings: u32,
+}
+
+/// Everything.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) devices: Vec<Device>,
+    pub(crate) contexts: BTreeMap<u64, Context>,
+    /// Device and host objects by address; streams, events and modules by handle.
+    pub(crate) objects: BTreeMap<u64, Object>,
+    pub(crate) registered: BTreeMap<u64, Object>,
+    pub(crate) pools: BTreeMap<u64, Pool>,
+    pub(crate) physical: BTreeMap<u64, Physical>,
+    pub(crate) reservations: BTreeMap<u64, u64>,
+    /// Mappings: first address to length and handle.
+    pub(crate) mappings: BTreeMap<u64, (u64, u64)>,
+    next_address: u64,
+    next_low: u64,
+    next_handle: u64,
+    free_addresses: HashMap<(bool, u64), Vec<u64>>,
+    free_contexts: Vec<u64>,
+}
+
+fn size_variable(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    let (digits, unit) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'M' => (&text[..text.len() - 1], MIB),
+        b'G' => (&text[..text.len() - 1], 1 << 30),
+        _ => (&text[..], 1),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// UUID of a device of this machine; begins like no real one.
+pub(crate) fn uuid(physical: usize) -> [u8; 16] {
+    let mut id = *b"gpushim-stand-in";
+    id[15] = physical as u8;
+    id
+}
+
+/// Ordinals that CUDA_VISIBLE_DEVICES leaves.
+fn visible(count: usize) -> Vec<usize> {
+    let Ok(text) = env::var("CUDA_VISIBLE_DEVICES") else {
+        return (0..count).collect();
+    };
+    let mut left = Vec::new();
+    for item in text.split(',').map(str::trim) {
+        let by_uuid = || {
+            (0..count).find(|ordinal| {
+                let hex: String = uuid(*ordinal).iter().map(|b| format!("{b:02x}")).collect();
+                item.strip_prefix("GPU-")
+                    .is_some_and(|id| !id.is_empty() && hex.starts_with(&id.replace('-', "")))
+            })
+        };
+        // The first that means nothing ends the list, as in the real driver.
+        match item.parse().ok().filter(|n| *n < count).or_else(by_uuid) {
+            Some(ordinal) if !left.contains(&ordinal) => left.push(ordinal),
+            _ => break,
+        }
+    }
+    left
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Self {
+        let count = env::var("STANDIN_DEVICES")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(1)
+            .min(8);
+        let total = size_variable("STANDIN_MEMORY").unwrap_or(143_771 * MIB);
+        Self::with(&visible(count), total)
+    }
+
+    pub(crate) fn with(visible: &[usize], total: u64) -> Self {
+        let mut ledger = Self {
+            next_address: 0x7f00_0000_0000,
+            next_low: LOW,
+            next_handle: 0x5555_0000_1000,
+            ..Self::default()
+        };
+        for &physical in visible {
+            let device = ledger.devices.len();
+            let pool = ledger.add_pool(device);
+            ledger.devices.push(Device {
+                physical,
+                total,
+                used: INIT_BYTES.min(total),
+                primary: 0,
+                primary_references: 0,
+                default_pool: pool,
+                current_pool: pool,
+            });
+        }
+        ledger
+    }
+
+    pub(crate) fn handle(&mut self) -> u64 {
+        self.next_handle += 64;
+        self.next_handle
+    }
+
+    pub(crate) fn add_pool(&mut self, device: usize) -> u64 {
+        let handle = self.handle();
+        self.pools.insert(
+            handle,
+            Pool {
+                device,
+                reserved: 0,
+                used: 0,
+                reserved_high: 0,
+                used_high: 0,
+                threshold: 0,
+            },
+        );
+        handle
+    }
+
+    /// The device of a program's ordinal.
+    pub(crate) fn device(&self, ordinal: c_int) -> Option<usize> {
+        usize::try_from(ordinal)
+            .ok()
+            .filter(|device| *device < self.devices.len())
+    }
+
+    pub(crate) fn take(&mut self, device: usize, bytes: u64) -> Answer {
+        let device = &mut self.devices[device];
+        if device.used + bytes > device.total {
+            return Err(OUT_OF_MEMORY);
+        }
+        device.used += bytes;
+        Ok(())
+    }
+
+    pub(crate) fn give(&mut self, device: usize, bytes: u64) {
+        self.devices[device].used -= bytes;
+    }
+
+    /// Addresses for `bytes`; those given back last are handed out first.
+    fn address(&mut self, bytes: u64, low: bool) -> u64 {
+        if let Some(address) = self.free_addresses.get_mut(&(low, bytes)).and_then(Vec::pop) {
+            return address;
+        }
+        let next = if low { &mut self.next_low } else { &mut self.next_address };
+        let address = *next;
+        *next += bytes;
+        address
+    }
+
+    fn give_address(&mut self, address: u64, bytes: u64) {
+        let low = address < LOW_END;
+        self.free_addresses.entry((low, bytes)).or_default().push(address);
+    }
+
+    pub(crate) fn reserve_addresses(&mut self, bytes: u64, alignment: u64) -> u64 {
+        let alignment = alignment.max(BLOCK);
+        self.next_address = self.next_address.next_multiple_of(alignment);
+        self.address(bytes, false)
+    }
+
+    pub(crate) fn release_addresses(&mut self, address: u64, bytes: u64) {
+        self.give_address(address, bytes);
+    }
+
+    pub(crate) fn new_context(&mut self, device: usize, is_primary: bool) -> Result<u64, c_int> {
+        self.take(device, CONTEXT_BYTES)?;
+        // The last handle given back is the next one, as it often is in reality.
+        let handle = match self.free_contexts.pop() {
+            Some(handle) => handle,
+            None => self.handle(),
+        };
+        self.contexts.insert(
+            handle,
+            Context {
+                device,
+                is_primary,
+                references: 1,
+                blocks: BTreeMap::new(),
+            },
+        );
+        Ok(handle)
+    }
+
+    /// Ends a context and everything that it owns.
+    pub(crate) fn end_context(&mut self, handle: u64) {
+        let Some(device) = self.contexts.get(&handle).map(|context| context.device) else {
+            return;
+        };
+        let owned: Vec<u64> = self
+            .objects
+            .iter()
+            .filter(|(_, object)| object.context == handle && object.kind.dies_with_context())
+            .map(|(address, _)| *address)
+            .collect();
+        for address in owned {
+            self.free(address);
+        }
+        self.registered.retain(|_, object| object.context != handle);
+        self.contexts.remove(&handle);
+        self.give(device, CONTEXT_BYTES);
+        self.free_contexts.push(handle);
+    }
+
+    pub(crate) fn context(&self, handle: u64) -> Result<&Context, c_int> {
+        self.contexts.get(&handle).ok_or(INVALID_CONTEXT)
+    }
+
+    /// Linear memory of a context.
+    pub(crate) fn linear(&mut self, context: u64, size: u64, low: bool) -> Result<u64, c_int> {
+        let device = self.context(context)?.device;
+        if size == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let address = if size <= PACKED_MAX && !low {
+            self.packed(context, device, size.next_multiple_of(GRAIN))?
+        } else {
+            let bytes = size.checked_next_multiple_of(BLOCK).ok_or(OUT_OF_MEMORY)?;
+            if low && self.next_low + bytes > LOW_END {
+                return Err(OUT_OF_MEMORY);
+            }
+            self.take(device, bytes)?;
+            self.address(bytes, low)
+        };
+        self.add(address, Kind::Linear, size, device, context);
+        Ok(address)
+    }
+
+    /// A place in one of the context's shared blocks.
+    fn packed(&mut self, context: u64, device: usize, bytes: u64) -> Result<u64, c_int> {
+        let blocks = &self.contexts[&context].blocks;
+        let place = blocks.iter().find_map(|(base, taken)| {
+            let mut at = 0;
+            for (start, len) in taken {
+                if start - at >= bytes {
+                    break;
+                }
+                at = start + len;
+            }
+            (at + bytes <= BLOCK).then_some((*base, at))
+        });
+        let (base, at) = match place {
+            Some(place) => place,
+            None => {
+                self.take(device, BLOCK)?;
+                (self.address(BLOCK, false), 0)
+            }
+        };
+        if let Some(context) = self.contexts.get_mut(&context) {
+            context.blocks.entry(base).or_default().insert(at, bytes);
+        }
+        Ok(base + at)
+    }
+
+    pub(crate) fn add(&mut self, at: u64, kind: Kind, size: u64, device: usize, context: u64) {
+        self.objects.insert(
+            at,
+            Object {
+                kind,
+                size,
+                device,
+                context,
+                pool: 0,
+            },
+        );
+    }
+
+    /// Ends an object, whatever it is.
+    pub(crate) fn free(&mut self, address: u64) {
+        let Some(object) = self.objects.remove(&address) else {
+            return;
+        };
+        match object.kind {
+            Kind::Linear if object.size <= PACKED_MAX && address >= LOW_END => {
+                let base = address & !(BLOCK - 1);
+                let mut emptied = false;
+                if let Some(context) = self.contexts.get_mut(&object.context)
+                    && let Some(taken) = context.blocks.get_mut(&base)
+                {
+                    taken.remove(&(address - base));
+                    emptied = taken.is_empty();
+                    if emptied {
+                        context.blocks.remove(&base);
+                    }
+                }
+                if emptied {
+                    self.give(object.device, BLOCK);
+                    self.give_address(base, BLOCK);
+                }
+            }
+            Kind::Linear => {
+                let bytes = object.size.next_multiple_of(BLOCK);
+                self.give(object.device, bytes);
+                self.give_address(address, bytes);
+            }
+            Kind::Managed => {
+                self.give_address(address, object.size.next_multiple_of(BLOCK));
+            }
+            Kind::Pool => {
+                if let Some(pool) = self.pools.get_mut(&object.pool) {
+                    pool.used -= object.size;
+                }
+                self.give_address(address, object.size.next_multiple_of(BLOCK));
+            }
+            Kind::Host => {
+                // SAFETY: the address came from `posix_memalign` in `calls::memory`, and its object is gone.
+                unsafe { libc::free(address as *mut libc::c_void) };
+            }
+            Kind::Module => self.give(object.device, object.size),
+            Kind::Stream | Kind::Event | Kind::Registered => {}
+        }
+    }
+
+    /// Managed memory: addresses alone, until it is touched.
+    pub(crate) fn managed(&mut self, context: u64, size: u64) -> Result<u64, c_int> {
+        let device = self.context(context)?.device;
+        let bytes = size.checked_next_multiple_of(BLOCK).ok_or(OUT_OF_MEMORY)?;
+        let address = self.address(bytes, false);
+        self.add(address, Kind::Managed, size, device, context);
+        Ok(address)
+    }
+
+    /// Memory from a pool, which grows if it must.
+    pub(crate) fn from_pool(&mut self, pool: u64, context: u64, size: u64) -> Result<u64, c_int> {
+        if size == 0 {
+            return Err(INVALID_VALUE);
+        }
+        let held = self.pools.get(&pool).ok_or(INVALID_VALUE)?;
+        let (device, needed) = (held.device, held.used.checked_add(size).ok_or(OUT_OF_MEMORY)?);
+        if needed > held.reserved {
+            let grown = needed.checked_next_multiple_of(POOL_STEP).ok_or(OUT_OF_MEMORY)?;
+            let more = grown - held.reserved;
+            self.take(device, more)?;
+        }
+        if let Some(held) = self.pools.get_mut(&pool) {
+            held.used = needed;
+            held.reserved = held.reserved.max(needed.next_multiple_of(POOL_STEP));
+            held.used_high = held.used_high.max(held.used);
+            held.reserved_high = held.reserved_high.max(held.reserved);
+        }
+        let address = self.address(size.next_multiple_of(BLOCK), false);
+        self.add(address, Kind::Pool, size, device, context);
+        if let Some(object) = self.objects.get_mut(&address) {
+            object.pool = pool;
+        }
+        Ok(address)
+    }
+
+    /// Gives what a pool holds and does not use back, down to `keep`.
+    pub(crate) fn trim(&mut self, pool: u64, keep: u64) {
+        let Some(held) = self.pools.get_mut(&pool) else {
+            return;
+        };
+        let left = held.used.next_multiple_of(POOL_STEP).max(keep.min(held.reserved));
+        let (device, more) = (held.device, held.reserved - left.min(held.reserved));
+        held.reserved -= more;
+        self.give(device, more);
+    }
+
+    /// What a synchronisation does to the pools of a device.
+    pub(crate) fn synchronised(&mut self, device: usize) {
+        let due: Vec<(u64, u64)> = self
+            .pools
+            .iter()
+            .filter(|(_, pool)| pool.device == device && pool.reserved > pool.threshold)
+            .map(|(handle, pool)| (*handle, pool.threshold))
+            .collect();
+        for (pool, threshold) in due {
+            self.trim(pool, threshold);
+        }
+    }
+
+    /// Physical memory goes when neither a reference nor a mapping holds it.
+    pub(crate) fn settle(&mut self, handle: u64) {
+        let gone = self
+            .physical
+            .get(&handle)
+            .is_some_and(|p| p.references == 0 && p.mappings == 0);
+        if gone
+            && let Some(physical) = self.physical.remove(&handle)
+            && let Some(device) = physical.device
+        {
+            self.give(device, physical.size);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was read off the card: so many allocations of this size take so much.
+    #[test]
+    fn allocations_cost_what_they_cost_on_the_card() {
+        for (count, size, cost) in [
+            (64, 1, 2),
+            (64, 512, 2),
+            (64, 64 << 10, 4),
+            (64, MIB, 64),
+            (1, MIB + 1, 2),
+            (1, 2 * MIB + 1, 4),
+            (1, 3 * MIB, 4),
+            (1, 10 * MIB, 10),
+            (1, 20_975_616, 22),
+        ] {
+            let mut ledger = Ledger::with(&[0], 1 << 40);
+            let context = ledger.new_context(0, true).expect("room");
+            let before = ledger.devices[0].used;
+            let addresses: Vec<u64> = (0..count)
+                .map(|_| ledger.linear(context, size, false).expect("room"))
+                .collect();
+            assert_eq!(ledger.devices[0].used - before, cost * MIB, "{count} × {size}");
+            for address in addresses {
+                ledger.free(address);
+            }
+            assert_eq!(ledger.devices[0].used, before, "{count} × {size}");
+        }
+    }
+
+    #[test]
+    fn a_context_costs_what_it_costs_and_takes_its_memory_with_it() {
+        let mut ledger = Ledger::with(&[0], 1 << 40);
+        let idle = ledger.devices[0].used;
+        let context = ledger.new_context(0, false).expect("room");
+        let mib = (ledger.devices[0].used - idle) as f64 / MIB as f64;
+        assert!((mib - 523.6).abs() < 0.1, "{mib}");
+        ledger.linear(context, 100 * MIB, false).expect("room");
+        ledger.linear(context, 100, false).expect("room");
+        ledger.end_context(context);
+        assert_eq!(ledger.devices[0].used, idle);
+        assert_eq!(ledger.new_context(0, false), Ok(context), "handles are handed out again");
+    }
+
+    #[test]
+    fn pools_grow_by_32_mib_and_survive_their_context() {
+        let mut ledger = Ledger::with(&[0], 1 << 40);
+        let context = ledger.new_context(0, true).expect("room");
+        let pool = ledger.devices[0].default_pool;
+        let before = ledger.devices[0].used;
+        let small = ledger.from_pool(pool, context, MIB).expect("room");
+        assert_eq!(ledger.devices[0].used - before, 32 * MIB);
+        ledger.from_pool(pool, context, 100 * MIB).expect("room");
+        assert_eq!(ledger.devices[0].used - before, 128 * MIB);
+        ledger.end_context(context);
+        assert!(ledger.objects.contains_key(&small));
+    }
+
+    #[test]
+    fn memory_runs_out() {
+        let mut ledger = Ledger::with(&[0], 1 << 30);
+        let context = ledger.new_context(0, true).expect("room");
+        assert_eq!(ledger.linear(context, 600 * MIB, false), Err(OUT_OF_MEMORY));
+        assert_eq!(ledger.linear(context, u64::MAX, false), Err(OUT_OF_MEMORY));
+        assert_eq!(ledger.linear(context, 0, false), Err(INVALID_VALUE));
+        assert_eq!(ledger.linear(context + 1, 1, false), Err(INVALID_CONTEXT));
+    }
+}
