@@ -37,8 +37,6 @@ pub(crate) struct Part {
     pub(crate) reserved: AtomicU64,
     pub(crate) ready: AtomicU64,
     pub(crate) count: AtomicU64,
-    /// 1 while a thread grows the region.
-    pub(crate) growing: AtomicU32,
 }
 
 /// The state of one process.
@@ -58,8 +56,8 @@ pub(crate) struct Process {
     pub(crate) parts: [Part; Region::ALL.len()],
     /// How far the facts of `tables::note` were written; odd while a thread is at it.
     pub(crate) notes_done: AtomicU32,
-    /// 1 once the ring wraps at its ready length.
-    frozen: AtomicU32,
+    /// Number of slots by which the ring wraps, once it cannot grow any more.
+    frozen: AtomicU64,
     /// Device and inode of the capture, to be sure that its path still names it.
     pub(crate) file: [AtomicU64; 2],
     /// Path of the capture, NUL-terminated; written while opening, read afterwards.
@@ -206,12 +204,18 @@ impl Process {
         self.ring_shift.store(shift, Ordering::Relaxed);
     }
 
-    /// Makes the ring wrap at the length that it has.
-    pub(crate) fn freeze(&self, shift: u32) {
-        self.frozen.store(1, Ordering::Relaxed);
-        self.ring_shift.store(shift, Ordering::Release);
-        self.header64(header::FROZEN.start)
-            .store(1, Ordering::Release);
+    /// Makes the ring wrap at this number of slots, a power of two; the first to say so wins.
+    pub(crate) fn freeze(&self, slots: u64) {
+        if self
+            .frozen
+            .compare_exchange(0, slots, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
+            self.header64(header::FROZEN.start)
+                .store(slots, Ordering::Release);
+            self.ring_shift
+                .store(slots.trailing_zeros(), Ordering::Release);
+        }
     }
 
     /// A region.
@@ -229,7 +233,6 @@ impl Process {
         part.reserved.store(reserved, Ordering::Relaxed);
         part.ready.store(ready, Ordering::Relaxed);
         part.count.store(0, Ordering::Relaxed);
-        part.growing.store(0, Ordering::Relaxed);
         let entry = header::REGIONS + which.index() * region::LEN;
         let length = which.entry_len() as u32;
         self.put_header(entry + region::KIND.start, &(which as u32).to_le_bytes());
@@ -243,8 +246,8 @@ impl Process {
     pub(crate) fn publish_ready(&self, which: Region, ready: u64) {
         let entry = header::REGIONS + which.index() * region::LEN;
         self.header64(entry + region::READY.start)
-            .store(ready, Ordering::Release);
-        self.part(which).ready.store(ready, Ordering::Release);
+            .fetch_max(ready, Ordering::Release);
+        self.part(which).ready.fetch_max(ready, Ordering::Release);
     }
 
     /// Publishes how many entries of a region were claimed.

@@ -52,10 +52,10 @@ pub(crate) fn record(process: &Process, payload: &Payload) -> Option<u64> {
     write(at, payload);
     // Release: pairs with the reader's load and with the next lap's claim.
     state.store(slot::committed(lap), Ordering::Release);
-    // Early enough that other threads have a quarter of the ring while the file system takes its time.
-    let ready = process.part(Region::Ring).ready.load(Ordering::Relaxed) / slot::LEN as u64;
-    if sequence == ready / 4 * 3 {
-        capture::grow(process, Region::Ring);
+    // Ahead of the need, so that other threads seldom meet the end of what is ready.
+    let ready = process.part(Region::Ring).ready.load(Ordering::Relaxed);
+    if sequence * slot::LEN as u64 == ready / 4 * 3 {
+        capture::grow(process, Region::Ring, ready + 1);
     }
     Some(sequence)
 }
@@ -74,7 +74,9 @@ fn place(process: &Process, sequence: u64) -> Option<(NonNull<u8>, u32)> {
 /// Makes the ring long enough for a sequence number, or gives the record up.
 #[cold]
 fn lengthen(process: &Process, sequence: u64) -> Option<(NonNull<u8>, u32)> {
-    capture::grow(process, Region::Ring);
+    let shift = process.ring_shift.load(Ordering::Relaxed);
+    let at = (sequence & ((1 << shift) - 1)) * slot::LEN as u64;
+    capture::grow(process, Region::Ring, at + slot::LEN as u64);
     let found = place(process, sequence);
     if found.is_none() {
         process.count(Counter::RingNotReady, 1);

@@ -31,7 +31,7 @@ fn claim_bytes(
     let at = index * len;
     let mut found = part.bytes(at, entries * len);
     if found.is_none() {
-        capture::grow(process, which);
+        capture::grow(process, which, at + entries * len);
         found = part.bytes(at, entries * len);
     }
     match found {

@@ -206,12 +206,12 @@ impl Capture {
                     value: 0,
                 })
             })?;
-        let frozen = u64_at(&head, header::FROZEN.start) != 0;
+        let frozen = u64_at(&head, header::FROZEN.start);
         let ready_slots = ring.1.ready / slot::LEN as u64;
-        let slots = if frozen {
-            ready_slots
-        } else {
+        let slots = if frozen == 0 {
             ring.1.reserved / slot::LEN as u64
+        } else {
+            frozen
         };
         if !slots.is_power_of_two() {
             return Err(damaged(Damage::Field {
@@ -227,7 +227,7 @@ impl Capture {
             identity,
             tables,
             counters: Counter::ALL.map(|counter| u64_at(&head, counter.at().start)),
-            frozen,
+            frozen: frozen != 0,
             head: u64_at(&head, header::HEAD.start),
             ring: Ring {
                 offset: ring.1.offset,

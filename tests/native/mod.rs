@@ -4,7 +4,7 @@
 //! The libraries are built here and not as dependencies: cargo builds a test's dependencies with unwinding, which
 //! the shim has none of, and an outdated library would make every test a lie.
 
-pub mod records;
+pub(crate) mod records;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs};
 
 /// The repository.
-pub fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -38,8 +38,8 @@ fn run(command: &mut Command) {
     );
 }
 
-/// Runs `build` once per test process, and keeps other test processes out meanwhile.
-fn once<T>(cell: &'static OnceLock<T>, name: &str, build: impl FnOnce() -> T) -> &'static T {
+/// Runs `build` once per test process, and keeps other test processes out meanwhile; where it put what it built.
+fn once(cell: &'static OnceLock<PathBuf>, name: &str, build: impl FnOnce() -> PathBuf) -> &'static Path {
     cell.get_or_init(|| {
         fs::create_dir_all(target().join("native")).expect("the target folder is writable");
         let lock = fs::File::create(target().join("native").join(format!("{name}.lock")))
@@ -50,7 +50,7 @@ fn once<T>(cell: &'static OnceLock<T>, name: &str, build: impl FnOnce() -> T) ->
 }
 
 /// `libgpushim.so`, release build.
-pub fn shim() -> &'static Path {
+pub(crate) fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     once(&SHIM, "shim", || {
         cargo(&["build", "--release", "--quiet", "-p", "gpushim-shim"]);
@@ -68,7 +68,7 @@ fn cargo(arguments: &[&str]) {
 
 /// A driver without a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
+pub(crate) enum Driver {
     /// The project's own, with a ledger and real costs.
     Standin,
     /// Another one, by another hand.
@@ -77,7 +77,7 @@ pub enum Driver {
 
 impl Driver {
     /// A folder that holds it as `libcuda.so.1`.
-    pub fn folder(self) -> &'static Path {
+    pub(crate) fn folder(self) -> &'static Path {
         static STANDIN: OnceLock<PathBuf> = OnceLock::new();
         static OTHER: OnceLock<PathBuf> = OnceLock::new();
         match self {
@@ -103,7 +103,7 @@ impl Driver {
 }
 
 /// Builds a C program of `tests/programs/c`; `name` tells builds with different flags apart.
-pub fn program(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+pub(crate) fn program(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let folder = target().join("native/programs");
     fs::create_dir_all(&folder).expect("the target folder is writable");
     // Built under a name of this process's own and renamed: another test may be running the old one.
@@ -120,12 +120,13 @@ pub fn program(name: &str, source: &str, flags: &[&str]) -> PathBuf {
 }
 
 /// A program of `tests/programs/src`.
-pub fn rust_program(name: &str) -> PathBuf {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    once(&BUILT, "programs", || {
+pub(crate) fn rust_program(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let folder = once(&BUILT, "programs", || {
         cargo(&["build", "--quiet", "-p", "gpushim-programs"]);
+        target().join("debug")
     });
-    target().join("debug").join(name)
+    folder.join(name)
 }
 
 fn next() -> u32 {
@@ -135,23 +136,23 @@ fn next() -> u32 {
 
 /// A folder that goes with the test.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     /// Makes an empty one.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let path = target().join(format!("native/tmp/{}-{}", std::process::id(), next()));
         fs::create_dir_all(&path).expect("the target folder is writable");
         Self(path)
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// The captures in it, by name.
-    pub fn captures(&self) -> Vec<PathBuf> {
+    pub(crate) fn captures(&self) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = fs::read_dir(&self.0)
             .expect("the folder exists")
             .map(|entry| entry.expect("an entry").path())
@@ -162,7 +163,7 @@ impl Folder {
     }
 
     /// The only capture in it.
-    pub fn capture(&self) -> PathBuf {
+    pub(crate) fn capture(&self) -> PathBuf {
         let mut found = self.captures();
         assert_eq!(found.len(), 1, "{found:?}");
         found.remove(0)
@@ -177,7 +178,7 @@ impl Drop for Folder {
 }
 
 /// A command that finds `driver`, and records into `captures` if there is such a folder.
-pub fn command(program: impl AsRef<OsStr>, driver: Driver, captures: Option<&Folder>) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>, driver: Driver, captures: Option<&Folder>) -> Command {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", driver.folder());
     if let Some(folder) = captures {
@@ -189,7 +190,7 @@ pub fn command(program: impl AsRef<OsStr>, driver: Driver, captures: Option<&Fol
 }
 
 /// What a program answered, as far as others can see.
-pub fn outcome(output: &Output) -> (Option<i32>, String, String) {
+pub(crate) fn outcome(output: &Output) -> (Option<i32>, String, String) {
     (
         output.status.code(),
         String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -9,11 +9,11 @@ use gpushim_abi::layout::{Counter, Region, header, region, slot, thread};
 
 /// A capture's bytes.
 #[derive(Debug)]
-pub struct Raw(Vec<u8>);
+pub(crate) struct Raw(Vec<u8>);
 
 impl Raw {
     /// Reads a capture.
-    pub fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         Self(fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
@@ -26,28 +26,28 @@ impl Raw {
     }
 
     /// The next sequence number.
-    pub fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         self.u64(header::HEAD.start)
     }
 
     /// Process id.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.u32(header::PID.start)
     }
 
     /// Whether the header is complete.
-    pub fn complete(&self) -> bool {
+    pub(crate) fn complete(&self) -> bool {
         self.u32(header::COMPLETE.start) == 1
     }
 
     /// One of the loss counters.
-    pub fn counter(&self, counter: Counter) -> u64 {
+    pub(crate) fn counter(&self, counter: Counter) -> u64 {
         self.u64(counter.at().start)
     }
 
     /// Whether the ring wraps at its ready length.
-    pub fn frozen(&self) -> bool {
-        self.u64(header::FROZEN.start) == 1
+    pub(crate) fn frozen(&self) -> bool {
+        self.u64(header::FROZEN.start) != 0
     }
 
     fn region(&self, which: Region, field: std::ops::Range<usize>) -> u64 {
@@ -55,17 +55,15 @@ impl Raw {
     }
 
     /// Number of slots by which sequence numbers wrap.
-    pub fn slots(&self) -> u64 {
-        let field = if self.frozen() {
-            region::READY
-        } else {
-            region::RESERVED
-        };
-        self.region(Region::Ring, field) / slot::LEN as u64
+    pub(crate) fn slots(&self) -> u64 {
+        match self.u64(header::FROZEN.start) {
+            0 => self.region(Region::Ring, region::RESERVED) / slot::LEN as u64,
+            frozen => frozen,
+        }
     }
 
     /// Committed records in order, and the number of claimed slots that were never committed.
-    pub fn records(&self) -> (Vec<Record>, usize) {
+    pub(crate) fn records(&self) -> (Vec<Record>, usize) {
         let offset = self.region(Region::Ring, region::OFFSET) as usize;
         let ready = self.region(Region::Ring, region::READY) as usize;
         let slots = self.slots();
@@ -85,7 +83,7 @@ impl Raw {
     }
 
     /// Calls in flight: thread, row id, size.
-    pub fn in_flight(&self) -> Vec<(u32, u16, u64)> {
+    pub(crate) fn in_flight(&self) -> Vec<(u32, u16, u64)> {
         let offset = self.region(Region::Threads, region::OFFSET) as usize;
         let ready = self.region(Region::Threads, region::READY) as usize;
         self.0[offset..offset + ready]

@@ -73,7 +73,7 @@ pub mod header {
     pub const COUNTER_SLOTS: usize = 16;
     /// The next sequence number, `u64`.
     pub const HEAD: Range<usize> = 2048..2056;
-    /// 1 when the ring wraps at its ready length, `u64`.
+    /// Number of slots by which the ring wraps, once it could not grow; 0 before, `u64`.
     pub const FROZEN: Range<usize> = 2112..2120;
 
     const _: () = assert!(CLEAN_EXIT.end == 112);
