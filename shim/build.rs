@@ -23,7 +23,10 @@ fn main() {
     }
     let path = Path::new(&env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("exports.map");
     fs::write(&path, script).expect("OUT_DIR is writable");
-    println!("cargo::rustc-link-arg-cdylib=-Wl,--version-script={}", path.display());
+    println!(
+        "cargo::rustc-link-arg-cdylib=-Wl,--version-script={}",
+        path.display()
+    );
     println!("cargo::rustc-link-arg-cdylib=-nostartfiles");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,libgpushim.so");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now,-z,relro,-Bsymbolic");

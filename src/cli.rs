@@ -15,8 +15,10 @@ use crate::error::Error;
 /// then says who holds the memory on each device, also after a crash or a kill, or while the program runs.
 #[derive(Debug, Parser)]
 #[command(name = "gpushim", version, arg_required_else_help = true)]
-#[command(after_help = "Captures are found in $GPUSHIM_DIR, else $XDG_STATE_HOME/gpushim, else /tmp/gpushim-UID.\n\
-    Exit status: 0 fine, 1 `doctor` found that a program cannot be recorded, 2 usage or unreadable input.")]
+#[command(
+    after_help = "Captures are found in $GPUSHIM_DIR, else $XDG_STATE_HOME/gpushim, else /tmp/gpushim-UID.\n\
+    Exit status: 0 fine, 1 `doctor` found that a program cannot be recorded, 2 usage or unreadable input."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -25,20 +27,28 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a command under the recorder
-    #[command(after_help = "Examples:\n  gpushim run -- python train.py\n  gpushim run --dir /scratch/captures --size 256M -- torchrun --nproc-per-node 8 train.py\n\n\
-        The exit status is the command's own, 128 + N when signal N ended it, 127 when it does not exist, 126 when it cannot be executed.")]
+    #[command(
+        after_help = "Examples:\n  gpushim run -- python train.py\n  gpushim run --dir /scratch/captures --size 256M -- torchrun --nproc-per-node 8 train.py\n\n\
+        The exit status is the command's own, 128 + N when signal N ended it, 127 when it does not exist, 126 when it cannot be executed."
+    )]
     Run(Run),
     /// Say who holds the memory, on one screen
-    #[command(after_help = "Examples:\n  gpushim report                      the newest session\n  gpushim report --device 1 --all     one device, every group\n  \
-        gpushim report --at 3.2s            the state 3.2 s after the first call\n  gpushim report --format json run/*.gpushim")]
+    #[command(
+        after_help = "Examples:\n  gpushim report                      the newest session\n  gpushim report --device 1 --all     one device, every group\n  \
+        gpushim report --at 3.2s            the state 3.2 s after the first call\n  gpushim report --format json run/*.gpushim"
+    )]
     Report(Report),
     /// Draw the memory of each device over time, and list the calls
-    #[command(after_help = "Examples:\n  gpushim timeline\n  gpushim timeline --device 0 --events 50\n  gpushim timeline --format csv --all > calls.csv")]
+    #[command(
+        after_help = "Examples:\n  gpushim timeline\n  gpushim timeline --device 0 --events 50\n  gpushim timeline --format csv --all > calls.csv"
+    )]
     Timeline(Timeline),
     /// List captures
     Ls(Ls),
     /// Can this program be recorded here?
-    #[command(after_help = "Examples:\n  gpushim doctor\n  gpushim doctor python\n  gpushim doctor --verbose ./trainer")]
+    #[command(
+        after_help = "Examples:\n  gpushim doctor\n  gpushim doctor python\n  gpushim doctor --verbose ./trainer"
+    )]
     Doctor(Doctor),
     /// Show what gpushim does, on the card or on a stand-in for one
     Demo(Demo),
@@ -69,7 +79,12 @@ pub struct Run {
     #[arg(long)]
     pub verbose: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     pub command: Vec<OsString>,
 }
 
@@ -156,7 +171,11 @@ pub fn main() -> ExitCode {
             let help = !error.use_stderr();
             // Where even this cannot be printed there is nobody to tell.
             let _ = error.print();
-            return if help { ExitCode::SUCCESS } else { ExitCode::from(2) };
+            return if help {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(2)
+            };
         }
     };
     let answer = match cli.command {
@@ -170,7 +189,9 @@ pub fn main() -> ExitCode {
     match answer {
         Ok(status) => status,
         // Whoever reads our output has seen enough.
-        Err(Error::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Error::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             anstream::eprintln!("gpushim: {error}");
             ExitCode::from(2)

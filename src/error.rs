@@ -88,7 +88,10 @@ impl fmt::Display for Damage {
                 field,
                 offset,
                 value,
-            } => write!(f, "{field} at offset {offset} is {value}, which no writer writes"),
+            } => write!(
+                f,
+                "{field} at offset {offset} is {value}, which no writer writes"
+            ),
         }
     }
 }

@@ -228,7 +228,10 @@ impl Ledger {
             self.surprises.after_shutdown += 1;
             return;
         }
-        let failures = self.failures.entry((record.call, record.result)).or_default();
+        let failures = self
+            .failures
+            .entry((record.call, record.result))
+            .or_default();
         if failures.count == 0 {
             failures.first_ns = record.at_ns;
         }
@@ -385,8 +388,9 @@ impl Ledger {
     fn charge(&mut self, at_ns: u64, object: &Object) {
         if let (Some(device), Space::Device | Space::Physical) = (object.device, object.space) {
             let books = self.devices.entry(device).or_default();
-            books.live += object.size;
-            books.allocated += object.size;
+            // Sizes come from a file: no sum of them may overflow.
+            books.live = books.live.saturating_add(object.size);
+            books.allocated = books.allocated.saturating_add(object.size);
             books.allocations += 1;
             if books.live > books.peak {
                 (books.peak, books.peak_ns) = (books.live, at_ns);
@@ -504,12 +508,17 @@ impl Ledger {
 
     /// Everything that is alive, in the order of birth.
     pub fn alive(&self) -> Vec<Object> {
-        let mut alive: Vec<Object> = [&self.by_address, &self.host, &self.registered, &self.reserved]
-            .into_iter()
-            .flat_map(HashMap::values)
-            .copied()
-            .chain(self.physical.values().map(|physical| physical.object))
-            .collect();
+        let mut alive: Vec<Object> = [
+            &self.by_address,
+            &self.host,
+            &self.registered,
+            &self.reserved,
+        ]
+        .into_iter()
+        .flat_map(HashMap::values)
+        .copied()
+        .chain(self.physical.values().map(|physical| physical.object))
+        .collect();
         alive.sort_by_key(|object| object.sequence);
         alive
     }
@@ -523,8 +532,7 @@ impl Ledger {
                     .get(key)
                     .is_some_and(|p| p.object.device == Some(device))
             })
-            .map(|(len, _)| len)
-            .sum()
+            .fold(0, |sum: u64, (len, _)| sum.saturating_add(*len))
     }
 
     /// Lives of contexts, in the order of their beginning.
@@ -557,16 +565,20 @@ impl Ledger {
 /// shared 2 MiB blocks of their context, above it each is rounded up to 2 MiB. An estimate: holes that frees leave in a shared block
 /// are not seen.
 pub fn footprint(objects: &[Object]) -> u64 {
+    let blocks = |bytes: u64| bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
     let mut packed: HashMap<Option<usize>, u64> = HashMap::new();
-    let mut total = 0;
+    let mut total = 0_u64;
     for object in objects {
         match object.space {
             Space::Device if object.size <= PACKED_MAX => {
-                *packed.entry(object.life).or_default() += object.size.next_multiple_of(512);
+                let bytes = packed.entry(object.life).or_default();
+                *bytes = bytes.saturating_add(object.size.next_multiple_of(512));
             }
-            Space::Device | Space::Physical => total += object.size.next_multiple_of(BLOCK),
+            Space::Device | Space::Physical => total = total.saturating_add(blocks(object.size)),
             _ => {}
         }
     }
-    total + packed.values().map(|bytes| bytes.next_multiple_of(BLOCK)).sum::<u64>()
+    packed
+        .values()
+        .fold(total, |sum, bytes| sum.saturating_add(blocks(*bytes)))
 }

@@ -84,8 +84,8 @@ impl Timeline {
         let mut next = 0;
         let mut held = nothing;
         for column in 0..columns {
-            let end = from_ns
-                + (u128::from(span) * (column as u128 + 1) / columns.max(1) as u128) as u64;
+            let end =
+                from_ns + (u128::from(span) * (column as u128 + 1) / columns.max(1) as u128) as u64;
             // What was held when the column began is part of it.
             let mut seen = Bucket {
                 least: held.last,
@@ -111,9 +111,12 @@ impl Timeline {
 
     /// Start of each bucket that saw a value, CLOCK_MONOTONIC ns, with what it saw.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, Bucket)> + '_ {
-        self.buckets.iter().enumerate().filter_map(|(index, bucket)| {
-            bucket.map(|bucket| (self.start_ns + index as u64 * self.width_ns, bucket))
-        })
+        self.buckets
+            .iter()
+            .enumerate()
+            .filter_map(|(index, bucket)| {
+                bucket.map(|bucket| (self.start_ns + index as u64 * self.width_ns, bucket))
+            })
     }
 }
 
@@ -126,7 +129,11 @@ mod tests {
     fn the_greatest_value_survives_any_length() {
         let mut timeline = Timeline::default();
         for step in 0..100_000_u64 {
-            let value = if step == 71_234 { 1_000_000 } else { step % 100 };
+            let value = if step == 71_234 {
+                1_000_000
+            } else {
+                step % 100
+            };
             timeline.put(5_000 + step * 10_000_000, value);
         }
         let greatest = timeline.buckets().map(|(_, b)| b.greatest).max();
@@ -144,7 +151,21 @@ mod tests {
         timeline.put(0, 10);
         timeline.put(900_000_000, 3);
         let columns = timeline.columns(0, 1_000_000_000, 10);
-        assert_eq!(columns[5], Bucket { least: 10, greatest: 10, last: 10 });
-        assert_eq!(columns[9], Bucket { least: 3, greatest: 10, last: 3 });
+        assert_eq!(
+            columns[5],
+            Bucket {
+                least: 10,
+                greatest: 10,
+                last: 10
+            }
+        );
+        assert_eq!(
+            columns[9],
+            Bucket {
+                least: 3,
+                greatest: 10,
+                last: 3
+            }
+        );
     }
 }

@@ -88,7 +88,12 @@ fn needs_nothing_but_libc() {
                 })
                 .collect()
         };
-        let allowed = ["libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"];
+        let allowed = [
+            "libc.so.6",
+            "libdl.so.2",
+            "libpthread.so.0",
+            "ld-linux-x86-64.so.2",
+        ];
         for library in &needed {
             assert!(allowed.contains(&library.as_str()), "needs {library}");
         }
@@ -110,11 +115,14 @@ fn needs_no_symbol_newer_than_glibc_2_17() {
             if symbol.st_shndx.get(endian) != elf::SHN_UNDEF || symbol.st_name.get(endian) == 0 {
                 continue;
             }
-            let name = String::from_utf8_lossy(symbols.symbol_name(endian, symbol).expect("readable"));
+            let name =
+                String::from_utf8_lossy(symbols.symbol_name(endian, symbol).expect("readable"));
             let version = versions
                 .version(versions.version_index(endian, index))
                 .expect("readable")
-                .map_or(String::new(), |v| String::from_utf8_lossy(v.name()).into_owned());
+                .map_or(String::new(), |v| {
+                    String::from_utf8_lossy(v.name()).into_owned()
+                });
             let number: Vec<u32> = version
                 .strip_prefix("GLIBC_")
                 .unwrap_or_else(|| panic!("{name} needs {version:?}"))
@@ -179,7 +187,10 @@ fn runs_nothing_when_it_is_loaded() {
         }
         for section in file.sections() {
             let name = section.name().expect("readable");
-            assert!(!name.starts_with(".init_array") && name != ".ctors", "{name}");
+            assert!(
+                !name.starts_with(".init_array") && name != ".ctors",
+                "{name}"
+            );
         }
     });
 }
@@ -192,7 +203,13 @@ fn cannot_panic() {
         for symbol in file.symbols() {
             let name = symbol.name().unwrap_or_default();
             seen += 1;
-            for word in ["panicking", "panic_fmt", "unwrap_failed", "expect_failed", "slice_index"] {
+            for word in [
+                "panicking",
+                "panic_fmt",
+                "unwrap_failed",
+                "expect_failed",
+                "slice_index",
+            ] {
                 assert!(!name.contains(word), "{name}");
             }
         }
@@ -213,7 +230,9 @@ fn has_static_thread_local_storage() {
         assert_eq!(header.e_machine(file.endian()), elf::EM_X86_64);
         let undefined = file.elf_dynamic_symbol_table();
         for (_, symbol) in undefined.enumerate() {
-            let name = undefined.symbol_name(file.endian(), symbol).expect("readable");
+            let name = undefined
+                .symbol_name(file.endian(), symbol)
+                .expect("readable");
             assert_ne!(name, b"__tls_get_addr");
         }
     });

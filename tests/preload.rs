@@ -63,7 +63,11 @@ fn differential(driver: Driver) {
         let name = format!("every_call_{door}_{driver:?}");
         let library = driver.folder().join("libcuda.so.1");
         let library = library.to_str().expect("a plain path");
-        let flags: &[&str] = if door == "plt" { &["-DPLT", "-Wl,--no-as-needed", library] } else { &[] };
+        let flags: &[&str] = if door == "plt" {
+            &["-DPLT", "-Wl,--no-as-needed", library]
+        } else {
+            &[]
+        };
         let program = native::program(&name, "every_call.c", flags);
         let folder = Folder::new();
         let run = |captures: Option<&Folder>| {
@@ -195,7 +199,10 @@ fn killed_at_any_moment_every_committed_record_is_read_back() {
                 .collect();
             for record in &mine {
                 assert_eq!(record.result, 0);
-                assert!(record.address != 0 && record.size % 512 == 0, "torn: {record:?}");
+                assert!(
+                    record.address != 0 && record.size % 512 == 0,
+                    "torn: {record:?}"
+                );
                 assert!(record.size / 512 <= begun, "{record:?}");
             }
             // In order and without a gap, up to the last call that had returned.
@@ -209,7 +216,11 @@ fn killed_at_any_moment_every_committed_record_is_read_back() {
                 assert_eq!(mine.first().map(|r| r.size), Some(512), "round {round}");
             }
             if let Some(last) = mine.last() {
-                assert!(last.size / 512 >= done, "round {round}: {} of {done}", last.size / 512);
+                assert!(
+                    last.size / 512 >= done,
+                    "round {round}: {} of {done}",
+                    last.size / 512
+                );
             } else {
                 assert!(done == 0 || oldest > 0, "round {round}: nothing of {done}");
             }
@@ -219,7 +230,10 @@ fn killed_at_any_moment_every_committed_record_is_read_back() {
         let missing = raw.head() - oldest - present;
         assert!(missing <= 3, "round {round}: {missing} records are missing");
     }
-    assert!(killed_inside > 20, "only {killed_inside} were killed inside a call");
+    assert!(
+        killed_inside > 20,
+        "only {killed_inside} were killed inside a call"
+    );
 }
 
 #[test]
@@ -251,7 +265,11 @@ fn a_failed_cuinit_leaves_no_file() {
 #[test]
 fn a_child_that_touches_cuda_has_a_capture_of_its_own() {
     let (folder, _) = habit(&["fork-before"], &[]);
-    let captures: Vec<Raw> = folder.captures().iter().map(|path| Raw::read(path)).collect();
+    let captures: Vec<Raw> = folder
+        .captures()
+        .iter()
+        .map(|path| Raw::read(path))
+        .collect();
     assert_eq!(captures.len(), 2);
     let mut sizes: Vec<u64> = captures
         .iter()
@@ -326,7 +344,11 @@ fn the_capture_grows_after_chdir_and_with_all_descriptors_closed() {
         let (folder, _) = habit(&[name], &[]);
         let raw = Raw::read(&folder.capture());
         let (records, holes) = raw.records();
-        assert_eq!(calls(&records, HookId::cuMemFree_v2).len(), 10_000, "{name}");
+        assert_eq!(
+            calls(&records, HookId::cuMemFree_v2).len(),
+            10_000,
+            "{name}"
+        );
         assert_eq!((holes, raw.frozen()), (0, false));
         let head = raw.head();
         assert_eq!(head, records.len() as u64);
@@ -382,7 +404,10 @@ fn a_failed_allocation_is_a_failure() {
     let (folder, _) = habit(&["many", "3"], &[("STANDIN_FAIL", "cuMemAlloc_v2@2=2")]);
     let (records, _) = Raw::read(&folder.capture()).records();
     let allocs = calls(&records, HookId::cuMemAlloc_v2);
-    assert_eq!(allocs.iter().map(|r| r.result).collect::<Vec<_>>(), [0, 2, 0]);
+    assert_eq!(
+        allocs.iter().map(|r| r.result).collect::<Vec<_>>(),
+        [0, 2, 0]
+    );
     assert_eq!(allocs[1].address, 0);
     assert!(allocs[1].failed());
 }
@@ -402,8 +427,15 @@ fn a_directory_that_cannot_be_written_leaves_the_program_alone() {
         }
         let (code, said, complained) = outcome(&run.output().expect("odd runs"));
         assert_eq!((code, said.as_str()), (Some(0), "init 0\nmany 0\n"));
-        assert_eq!(complained.lines().count(), usize::from(log.is_some()), "{complained}");
-        assert!(log.is_none() || complained.contains("cannot be opened (errno 20)"), "{complained}");
+        assert_eq!(
+            complained.lines().count(),
+            usize::from(log.is_some()),
+            "{complained}"
+        );
+        assert!(
+            log.is_none() || complained.contains("cannot be opened (errno 20)"),
+            "{complained}"
+        );
     }
 }
 
@@ -418,7 +450,10 @@ fn without_variables_the_capture_is_in_a_private_directory() {
         .env("GPUSHIM_LOG", "1")
         .output()
         .expect("odd runs");
-    assert_eq!(outcome(&output), (Some(0), "init 0\nmany 0\n".into(), String::new()));
+    assert_eq!(
+        outcome(&output),
+        (Some(0), "init 0\nmany 0\n".into(), String::new())
+    );
     // SAFETY-free way to learn the user's id: the owner of what we just made.
     let made = fs::read_dir("/tmp")
         .expect("/tmp")
@@ -434,7 +469,10 @@ fn without_variables_the_capture_is_in_a_private_directory() {
         .expect("a directory with the capture");
     let mode = made.metadata().expect("its metadata").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
-    for capture in fs::read_dir(made.path()).expect("readable").filter_map(Result::ok) {
+    for capture in fs::read_dir(made.path())
+        .expect("readable")
+        .filter_map(Result::ok)
+    {
         if capture.file_name().to_string_lossy().starts_with("odd-") {
             fs::remove_file(capture.path()).expect("ours");
         }
@@ -459,7 +497,10 @@ fn a_limit_on_file_sizes_makes_the_capture_smaller() {
             .arg(odd())
             .output()
             .expect("odd runs");
-        assert_eq!(outcome(&output), (Some(0), "init 0\nmany 0\n".into(), String::new()));
+        assert_eq!(
+            outcome(&output),
+            (Some(0), "init 0\nmany 0\n".into(), String::new())
+        );
         assert_eq!(folder.captures().len(), expected, "{limit}");
         for capture in folder.captures() {
             let length = fs::metadata(&capture).expect("there").len();
@@ -481,7 +522,10 @@ fn a_disk_that_fills_up_freezes_the_ring() {
         .arg(odd())
         .env("OUT", out.path());
     let output = run.output().expect("unshare, of util-linux");
-    assert_eq!(outcome(&output), (Some(0), "init 0\nmany 0\n".into(), String::new()));
+    assert_eq!(
+        outcome(&output),
+        (Some(0), "init 0\nmany 0\n".into(), String::new())
+    );
     let raw = Raw::read(&out.capture());
     assert!(raw.frozen());
     let (records, holes) = raw.records();
@@ -495,13 +539,19 @@ fn a_disk_that_fills_up_freezes_the_ring() {
 #[test]
 fn a_full_disk_at_the_start_leaves_the_program_alone() {
     let folder = Folder::new();
-    let script = "mount -t tmpfs -o size=300k none \"$GPUSHIM_DIR\" && \"$0\" many 100; ls \"$GPUSHIM_DIR\"";
+    let script =
+        "mount -t tmpfs -o size=300k none \"$GPUSHIM_DIR\" && \"$0\" many 100; ls \"$GPUSHIM_DIR\"";
     let mut run = command("unshare", Driver::Standin, Some(&folder));
-    run.args(["-rm", "/bin/sh", "-c", script]).arg(odd()).env("GPUSHIM_LOG", "1");
+    run.args(["-rm", "/bin/sh", "-c", script])
+        .arg(odd())
+        .env("GPUSHIM_LOG", "1");
     let (code, said, complained) = outcome(&run.output().expect("unshare, of util-linux"));
     // Nothing half-made is left behind either.
     assert_eq!((code, said.as_str()), (Some(0), "init 0\nmany 0\n"));
-    assert!(complained.contains("no space for the capture (errno 28)"), "{complained}");
+    assert!(
+        complained.contains("no space for the capture (errno 28)"),
+        "{complained}"
+    );
 }
 
 /// The whole of what a newcomer runs, on the stand-in: the program prints the same with and without.
@@ -542,7 +592,8 @@ fn no_descriptor_stays_open() {
     child.kill().expect("it is there");
     child.wait().expect("it is there");
     assert!(
-        open.iter().all(|path| path.extension() != Some("gpushim".as_ref())),
+        open.iter()
+            .all(|path| path.extension() != Some("gpushim".as_ref())),
         "{open:?}"
     );
 }

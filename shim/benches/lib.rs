@@ -29,7 +29,8 @@ impl Built {
         if !status.success() {
             return Err(io::Error::other("cargo could not build the libraries"));
         }
-        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let target =
+            env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let release = fs::canonicalize(target.join("release"))?;
         let driver = release.join("standin");
         fs::create_dir_all(&driver)?;

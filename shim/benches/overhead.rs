@@ -66,12 +66,26 @@ fn report() -> io::Result<()> {
         } else {
             String::new()
         };
-        println!("{name:44} {:8.1} {:8.1} {cost:8.1}{each}", median(without), median(with));
+        println!(
+            "{name:44} {:8.1} {:8.1} {cost:8.1}{each}",
+            median(without),
+            median(with)
+        );
     }
     let clock = median((0..ROUNDS).map(|_| clock_only()).collect());
-    let store = median((0..ROUNDS).map(|_| store_only(&captures)).collect::<io::Result<_>>()?);
-    println!("{:44} {:>8} {:>8} {clock:8.1}", "floor: clock_gettime(CLOCK_MONOTONIC)", "", "");
-    println!("{:44} {:>8} {:>8} {store:8.1}", "floor: clock and 64 bytes into a mapped file", "", "");
+    let store = median(
+        (0..ROUNDS)
+            .map(|_| store_only(&captures))
+            .collect::<io::Result<_>>()?,
+    );
+    println!(
+        "{:44} {:>8} {:>8} {clock:8.1}",
+        "floor: clock_gettime(CLOCK_MONOTONIC)", "", ""
+    );
+    println!(
+        "{:44} {:>8} {:>8} {store:8.1}",
+        "floor: clock and 64 bytes into a mapped file", "", ""
+    );
     idle(&built, &captures)?;
     fs::remove_dir_all(&captures)
 }
@@ -112,9 +126,14 @@ fn idle(built: &Built, captures: &Path) -> io::Result<()> {
 /// Runs in the child: the time of one call, ns.
 fn child(what: &str) -> f64 {
     // SAFETY: loading the stand-in driver runs nothing of consequence.
-    let driver = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW) }.expect("the stand-in driver");
+    let driver =
+        unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW) }.expect("the stand-in driver");
     if what.starts_with("lookup") {
-        let name = if what == "lookup" { c"qsort" } else { c"cuLaunchKernel" };
+        let name = if what == "lookup" {
+            c"qsort"
+        } else {
+            c"cuLaunchKernel"
+        };
         let handle = driver.into_raw();
         return per_call(|| {
             // SAFETY: a look-up of a NUL-terminated name.
@@ -122,11 +141,13 @@ fn child(what: &str) -> f64 {
         });
     }
     // SAFETY: the signatures are those of cuda.h.
-    let init = unsafe { driver.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuInit\0") }.expect("cuInit");
+    let init =
+        unsafe { driver.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuInit\0") }.expect("cuInit");
     // SAFETY: as above.
     let alloc = *unsafe { driver.get::<Alloc>(b"cuMemAlloc_v2\0") }.expect("cuMemAlloc_v2");
     // SAFETY: as above.
-    let alloc_async = *unsafe { driver.get::<AllocAsync>(b"cuMemAllocAsync\0") }.expect("cuMemAllocAsync");
+    let alloc_async =
+        *unsafe { driver.get::<AllocAsync>(b"cuMemAllocAsync\0") }.expect("cuMemAllocAsync");
     // SAFETY: as above.
     let free = *unsafe { driver.get::<Free>(b"cuMemFree_v2\0") }.expect("cuMemFree_v2");
     // SAFETY: the driver takes any flags.
@@ -170,7 +191,10 @@ fn clock_only() -> f64 {
 }
 
 fn now() -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is a timespec that the call fills.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
@@ -181,17 +205,34 @@ fn store_only(captures: &Path) -> io::Result<f64> {
     use std::os::fd::AsRawFd as _;
     const LEN: usize = 32 << 20;
     let path = captures.join("floor");
-    let file = fs::File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)?;
     // SAFETY: the descriptor is open.
     unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, LEN as libc::off_t) };
     // SAFETY: a fresh mapping of a file of that length.
     let base = unsafe {
-        libc::mmap(std::ptr::null_mut(), LEN, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        libc::mmap(
+            std::ptr::null_mut(),
+            LEN,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
     };
     let mut at = 0;
     let time = per_call(|| {
         // SAFETY: inside the mapping.
-        unsafe { base.cast::<u8>().add(at).cast::<[i64; 8]>().write_volatile([now(); 8]) };
+        unsafe {
+            base.cast::<u8>()
+                .add(at)
+                .cast::<[i64; 8]>()
+                .write_volatile([now(); 8])
+        };
         at = (at + 64) % LEN;
     });
     // SAFETY: the mapping just made, not used any more.

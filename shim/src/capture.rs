@@ -272,9 +272,10 @@ fn make(process: &Process) -> Result<(), Refusal> {
     }
     let (directory, mut path) = directory()?;
     let file = create(&directory, &mut path, &plan)?;
-    let identity = file
-        .identity()
-        .ok_or(Refusal::new(b"the capture cannot be examined", sys::errno()))?;
+    let identity = file.identity().ok_or(Refusal::new(
+        b"the capture cannot be examined",
+        sys::errno(),
+    ))?;
     let base = file
         .map(plan.len as usize)
         .map_err(|e| Refusal::new(b"the capture cannot be mapped", e))?;
@@ -361,7 +362,8 @@ fn make_directories(path: &CStr) {
     let bytes = path.to_bytes();
     let mut prefix = Line::<PATH_MAX>::new();
     for (at, &byte) in bytes.iter().enumerate() {
-        if byte == b'/' && at > 0
+        if byte == b'/'
+            && at > 0
             && let Some(prefix) = prefix.path()
         {
             sys::make_directory(prefix);
@@ -376,10 +378,7 @@ fn create(directory: &File, path: &mut Line<PATH_MAX>, plan: &Plan) -> Result<Fi
     let mut name = Line::<128>::new();
     let mut executable = [0; 1024];
     let executable = sys::read_link(c"/proc/self/exe", &mut executable);
-    let program = executable
-        .rsplit(|&b| b == b'/')
-        .next()
-        .unwrap_or_default();
+    let program = executable.rsplit(|&b| b == b'/').next().unwrap_or_default();
     if program.is_empty() {
         // No /proc here.
         name.push(b"process");
@@ -428,7 +427,10 @@ fn write_header(process: &Process, len: u64) {
     let put64 = |at: usize, value: u64| put(at, &value.to_le_bytes());
     put(header::MAGIC.start, &layout::MAGIC);
     put(header::VERSION.start, &layout::VERSION.to_le_bytes());
-    put(header::HEADER_LEN.start, &(header::LEN as u16).to_le_bytes());
+    put(
+        header::HEADER_LEN.start,
+        &(header::LEN as u16).to_le_bytes(),
+    );
     put64(header::FILE_LEN.start, len);
     let [parent, group, session] = sys::relations();
     put32(header::PID.start, sys::process_id());
@@ -475,10 +477,7 @@ fn write_header(process: &Process, len: u64) {
             if environment.len > 0 {
                 environment.push(b"\0");
             }
-            environment
-                .push(name.to_bytes())
-                .push(b"=")
-                .push(value);
+            environment.push(name.to_bytes()).push(b"=").push(value);
         }
     }
     text(Text::Environment, environment.text());
@@ -612,7 +611,15 @@ mod tests {
     /// Regions that overlap, or a ring whose length is no power of two, would corrupt every capture of that size.
     #[test]
     fn plans_fit_at_every_size() {
-        for size in [SIZE_MIN, SIZE_MIN + 1, 3 << 20, SIZE_DEFAULT, 100_000_001, 1 << 30, SIZE_MAX] {
+        for size in [
+            SIZE_MIN,
+            SIZE_MIN + 1,
+            3 << 20,
+            SIZE_DEFAULT,
+            100_000_001,
+            1 << 30,
+            SIZE_MAX,
+        ] {
             let plan = plan(size);
             let mut end = header::LEN as u64;
             for region in ORDER {

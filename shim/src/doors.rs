@@ -163,7 +163,10 @@ fn we_are_next(caller: usize, name: &CStr) -> bool {
             passed = true;
             return None;
         }
-        let defines = passed && entry.object().is_some_and(|object| object.function(name) != 0);
+        let defines = passed
+            && entry
+                .object()
+                .is_some_and(|object| object.function(name) != 0);
         defines.then_some(false)
     })
     .unwrap_or(false)
@@ -174,11 +177,7 @@ fn we_are_next(caller: usize, name: &CStr) -> bool {
 /// # Safety
 /// The caller's promises to `dlsym`.
 #[cfg_attr(test, allow(dead_code, reason = "only the assembly calls it"))]
-unsafe extern "C" fn decide_dlsym(
-    handle: usize,
-    name: *const c_char,
-    caller: usize,
-) -> Decision {
+unsafe extern "C" fn decide_dlsym(handle: usize, name: *const c_char, caller: usize) -> Decision {
     let look_up = |handle: usize| {
         // SAFETY: the address is that of a dlsym.
         let dlsym: unsafe extern "C" fn(usize, *const c_char) -> *mut c_void =
@@ -219,10 +218,15 @@ unsafe extern "C" fn decide_dlvsym(
 macro_rules! entry_point {
     ($entry:literal, $name:literal, $real:literal, $decide:literal) => {
         concat!(
-            "    .globl ", $entry, "\n",
-            "    .type ", $entry, ", @function\n",
+            "    .globl ",
+            $entry,
+            "\n",
+            "    .type ",
+            $entry,
+            ", @function\n",
             "    .p2align 4\n",
-            $entry, ":\n",
+            $entry,
+            ":\n",
             "    .cfi_startproc\n",
             "    endbr64\n",
             "    test rsi, rsi\n",
@@ -260,7 +264,9 @@ macro_rules! entry_point {
             "    jz 3f\n",
             "    ret\n",
             // Not ours: go on as if we were not here.
-            "3:  mov rax, qword ptr [rip + {", $real, "_cell}]\n",
+            "3:  mov rax, qword ptr [rip + {",
+            $real,
+            "_cell}]\n",
             "    test rax, rax\n",
             "    jz 4f\n",
             "    jmp rax\n",
@@ -270,7 +276,9 @@ macro_rules! entry_point {
             "    .cfi_adjust_cfa_offset 8\n",
             "    push rdx\n",
             "    .cfi_adjust_cfa_offset 8\n",
-            "    call {", $real, "}\n",
+            "    call {",
+            $real,
+            "}\n",
             "    pop rdx\n",
             "    .cfi_adjust_cfa_offset -8\n",
             "    pop rsi\n",
@@ -279,7 +287,11 @@ macro_rules! entry_point {
             "    .cfi_adjust_cfa_offset -8\n",
             "    jmp rax\n",
             "    .cfi_endproc\n",
-            "    .size ", $entry, ", . - ", $entry, "\n",
+            "    .size ",
+            $entry,
+            ", . - ",
+            $entry,
+            "\n",
         )
     };
 }
@@ -479,7 +491,14 @@ mod tests {
         for name in ["cuMemAlloc_v2", "cuInit", "dlsym", "dlvsym"] {
             assert!(wanted(name.as_bytes()).is_some(), "{name}");
         }
-        for name in ["cuMemAlloc_v3", "cudnnCreate", "cublasCreate_v2", "cuMemAlloc_v2 ", "", "dl"] {
+        for name in [
+            "cuMemAlloc_v3",
+            "cudnnCreate",
+            "cublasCreate_v2",
+            "cuMemAlloc_v2 ",
+            "",
+            "dl",
+        ] {
             assert!(wanted(name.as_bytes()).is_none(), "{name}");
         }
     }

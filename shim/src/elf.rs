@@ -92,7 +92,10 @@ impl Entry<'_> {
 
     /// The library's dynamic section.
     pub(crate) fn object(&self) -> Option<Object> {
-        let dynamic = self.headers().iter().find(|h| h.p_type == libc::PT_DYNAMIC)?;
+        let dynamic = self
+            .headers()
+            .iter()
+            .find(|h| h.p_type == libc::PT_DYNAMIC)?;
         let bias = self.info.dlpi_addr as usize;
         let at = bias.wrapping_add(dynamic.p_vaddr as usize) as *mut c_void;
         Some(Object {
@@ -252,10 +255,9 @@ impl Symbols {
         if buckets == 0 {
             return None;
         }
-        let hash = name
-            .to_bytes()
-            .iter()
-            .fold(5381_u32, |h, &b| h.wrapping_mul(33).wrapping_add(u32::from(b)));
+        let hash = name.to_bytes().iter().fold(5381_u32, |h, &b| {
+            h.wrapping_mul(33).wrapping_add(u32::from(b))
+        });
         let bucket_at = 4 + bloom * 2;
         let mut index = word(bucket_at + (hash % buckets) as usize);
         if index < first {
@@ -323,7 +325,10 @@ mod tests {
         let libc = Object::holding(malloc).expect("libc");
         assert_eq!(libc.function(c"malloc"), malloc);
         assert_eq!(libc.function(c"gpushim has no such function"), 0);
-        assert_eq!(Object::with_key(libc.key()).map(Object::key), Some(libc.key()));
+        assert_eq!(
+            Object::with_key(libc.key()).map(Object::key),
+            Some(libc.key())
+        );
         assert!(Object::with_key(1).is_none());
     }
 }

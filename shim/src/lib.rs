@@ -20,7 +20,9 @@
 #![cfg_attr(not(test), no_std)]
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
-compile_error!("the shim interposes glibc's dynamic linker on x86-64 Linux; other targets are not supported");
+compile_error!(
+    "the shim interposes glibc's dynamic linker on x86-64 Linux; other targets are not supported"
+);
 
 mod capture;
 mod doors;

@@ -105,11 +105,7 @@ fn flight<'e>(entry: *mut u8) -> &'e AtomicU16 {
 
 /// A call that succeeded while nothing was recorded may be the first: open the capture, and record this one.
 #[cold]
-pub(crate) fn first(
-    hook: HookId,
-    status: CUresult,
-    entry: *const usize,
-) -> Option<Call> {
+pub(crate) fn first(hook: HookId, status: CUresult, entry: *const usize) -> Option<Call> {
     match Process::state() {
         UNOPENED if status == CUDA_SUCCESS => {
             let _errno = sys::ErrnoGuard::new();

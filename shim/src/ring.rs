@@ -43,7 +43,12 @@ pub(crate) fn record(process: &Process, payload: &Payload) -> Option<u64> {
     if slot::is_claimed(held)
         || state
             // Acquire: pairs with the commit of the lap before, whose bytes we are about to overwrite.
-            .compare_exchange(held, slot::claimed(lap), Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(
+                held,
+                slot::claimed(lap),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
             .is_err()
     {
         process.count(Counter::SlotBusy, 1);

@@ -7,7 +7,9 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::NonNull;
 
-use gpushim_abi::layout::{Counter, Region, context, device, module, note as note_layout, slot, stack, thread};
+use gpushim_abi::layout::{
+    Counter, Region, context, device, module, note as note_layout, slot, stack, thread,
+};
 
 use crate::process::{Process, STACK_SLOTS};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};

@@ -207,7 +207,9 @@ impl Capture {
                 })
             })?;
         let frozen = u64_at(&head, header::FROZEN.start);
-        let ready_slots = ring.1.ready / slot::LEN as u64;
+        // A ring that is cut off is read as far as it goes.
+        let there = length.saturating_sub(ring.1.offset);
+        let ready_slots = ring.1.ready.min(there) / slot::LEN as u64;
         let slots = if frozen == 0 {
             ring.1.reserved / slot::LEN as u64
         } else {
@@ -287,13 +289,17 @@ impl Capture {
         let mut sequence = self.oldest();
         while sequence < self.head {
             let at = sequence % ring.slots;
-            let run = CHUNK_SLOTS
-                .min(self.head - sequence)
-                .min(ring.slots - at);
-            // Slots beyond what is allocated were never written.
-            let there = ring.ready_slots.saturating_sub(at).min(run);
+            let rest = (self.head - sequence).min(ring.slots - at);
+            let there = ring.ready_slots.saturating_sub(at).min(rest);
+            if there == 0 {
+                // Slots beyond what is allocated were never written.
+                tally.dropped += rest;
+                sequence += rest;
+                continue;
+            }
+            let run = there.min(CHUNK_SLOTS);
             let len = slot::LEN as u64;
-            let bytes = read_some(&self.file, &self.path, ring.offset + at * len, there * len)?;
+            let bytes = read_some(&self.file, &self.path, ring.offset + at * len, run * len)?;
             // A slot that another lap's writer may have been in while it was copied is torn: its number plus the
             // ring's length is below what has been given out by now.
             let torn_below = self.head_now()?.saturating_sub(ring.slots);
@@ -302,7 +308,9 @@ impl Capture {
                 let Ok(bytes) = <&[u8; slot::LEN]>::try_from(bytes) else {
                     continue;
                 };
-                let lap = u32::try_from(number / ring.slots).ok();
+                let lap = u32::try_from(number / ring.slots)
+                    .ok()
+                    .filter(|lap| u64::from(*lap) < slot::LAPS);
                 let state = state(bytes);
                 if number < torn_below {
                     tally.overwritten += 1;
@@ -380,13 +388,25 @@ fn region_places(head: &[u8], length: u64) -> Result<Vec<(Region, Place)>, Damag
         let entry_len = u32_at(head, at + region::ENTRY_LEN.start);
         if entry_len as usize != which.entry_len() {
             let value = u64::from(entry_len);
-            return Err(field("the length of a region's entries", region::ENTRY_LEN, value));
+            return Err(field(
+                "the length of a region's entries",
+                region::ENTRY_LEN,
+                value,
+            ));
         }
         if place.ready > place.reserved {
-            return Err(field("the ready length of a region", region::READY, place.ready));
+            return Err(field(
+                "the ready length of a region",
+                region::READY,
+                place.ready,
+            ));
         }
         if place.offset < header::LEN as u64 {
-            return Err(field("the offset of a region", region::OFFSET, place.offset));
+            return Err(field(
+                "the offset of a region",
+                region::OFFSET,
+                place.offset,
+            ));
         }
         let needs = place
             .offset

@@ -232,7 +232,14 @@ impl Tables {
     /// The library of the caller alone.
     pub fn caller_library(&self, node: u32) -> Option<String> {
         let module = self.module(self.return_address(node)?)?;
-        Some(module.path.rsplit('/').next().unwrap_or_default().to_owned())
+        Some(
+            module
+                .path
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        )
     }
 }
 

@@ -20,13 +20,18 @@ const STANDIN: &str = "libcuda.so";
 /// # Errors
 /// When the program or the stand-in driver is missing, or the folder for the captures cannot be made.
 pub fn main(arguments: &cli::Demo) -> Result<ExitCode, Error> {
-    let this = env::current_exe().map_err(|e| Error::Usage(format!("cannot find this program's own path: {e}")))?;
+    let this = env::current_exe()
+        .map_err(|e| Error::Usage(format!("cannot find this program's own path: {e}")))?;
     let folder = this.parent().unwrap_or(Path::new("/"));
     let program = beside(folder, PROGRAM)?;
     let captures = env::temp_dir().join(format!("gpushim-demo-{}", std::process::id()));
     fs::create_dir_all(&captures).map_err(|e| Error::file(&captures, "create", e))?;
     let mut run = Command::new(&this);
-    run.arg("run").arg("--dir").arg(&captures).arg("--").arg(&program);
+    run.arg("run")
+        .arg("--dir")
+        .arg(&captures)
+        .arg("--")
+        .arg(&program);
     if arguments.standin || doctor::driver().is_none() {
         let library = beside(folder, STANDIN)?;
         let drivers = captures.join("standin");
@@ -39,12 +44,16 @@ pub fn main(arguments: &cli::Demo) -> Result<ExitCode, Error> {
             path.push(before);
         }
         run.env("LD_LIBRARY_PATH", path).env("STANDIN_DEVICES", "2");
-        anstream::println!("There is no NVIDIA driver here: this runs on the stand-in, with two devices.\n");
+        anstream::println!(
+            "There is no NVIDIA driver here: this runs on the stand-in, with two devices.\n"
+        );
     }
     anstream::println!("$ gpushim run -- two_models");
     let status = run.status().map_err(|e| Error::file(&this, "run", e))?;
     if !status.success() {
-        return Err(Error::Usage(format!("the demo program ended with {status}")));
+        return Err(Error::Usage(format!(
+            "the demo program ended with {status}"
+        )));
     }
     for verb in ["report", "timeline"] {
         anstream::println!("\n$ gpushim {verb}");

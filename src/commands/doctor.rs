@@ -107,14 +107,25 @@ pub fn main(arguments: &cli::Doctor) -> Result<ExitCode, Error> {
             not_hooked,
         })?,
         Format::Csv => {
-            return Err(Error::Usage("doctor has no CSV form; use --format json".to_owned()));
+            return Err(Error::Usage(
+                "doctor has no CSV form; use --format json".to_owned(),
+            ));
         }
         Format::Text => text(&checks, &not_hooked, arguments.verbose, recordable)?,
     }
-    Ok(if recordable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if recordable {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
-fn text(checks: &[Check], not_hooked: &[String], verbose: bool, recordable: bool) -> Result<(), Error> {
+fn text(
+    checks: &[Check],
+    not_hooked: &[String],
+    verbose: bool,
+    recordable: bool,
+) -> Result<(), Error> {
     let mut out = render::output();
     let width = render::width();
     for check in checks {
@@ -137,7 +148,10 @@ fn text(checks: &[Check], not_hooked: &[String], verbose: bool, recordable: bool
         }
     }
     if verbose && !not_hooked.is_empty() {
-        writeln!(out, "\n{HEADING}Exported by the driver, not recorded{HEADING:#}")?;
+        writeln!(
+            out,
+            "\n{HEADING}Exported by the driver, not recorded{HEADING:#}"
+        )?;
         for line in textwrap::wrap(&not_hooked.join(" "), width) {
             writeln!(out, "{line}")?;
         }
@@ -159,14 +173,20 @@ fn check_library() -> Check {
         Err(error) => return Check::bad(WHAT, error.to_string()),
     };
     match program_kind(&path) {
-        Ok(Kind::Elf(facts)) if facts.is_library && facts.is_native => match run::preload_path(&path) {
-            Ok(link) if link == path => Check::good(WHAT, path.display().to_string()),
-            Ok(link) => Check::good(
-                WHAT,
-                format!("{}, preloaded through {} since LD_PRELOAD cannot hold blanks and colons", path.display(), link.display()),
-            ),
-            Err(error) => Check::bad(WHAT, error.to_string()),
-        },
+        Ok(Kind::Elf(facts)) if facts.is_library && facts.is_native => {
+            match run::preload_path(&path) {
+                Ok(link) if link == path => Check::good(WHAT, path.display().to_string()),
+                Ok(link) => Check::good(
+                    WHAT,
+                    format!(
+                        "{}, preloaded through {} since LD_PRELOAD cannot hold blanks and colons",
+                        path.display(),
+                        link.display()
+                    ),
+                ),
+                Err(error) => Check::bad(WHAT, error.to_string()),
+            }
+        }
         Ok(_) => Check::bad(WHAT, format!("{} is no x86-64 library", path.display())),
         Err(error) => Check::bad(WHAT, format!("{}: {error}", path.display())),
     }
@@ -174,7 +194,8 @@ fn check_library() -> Check {
 
 fn check_directory() -> Check {
     const WHAT: &str = "captures";
-    const REMEDY: &str = "GPUSHIM_DIR, or `gpushim run --dir`, can name another directory on a local disk.";
+    const REMEDY: &str =
+        "GPUSHIM_DIR, or `gpushim run --dir`, can name another directory on a local disk.";
     let directory = session::directory();
     let shown = directory.display();
     if let Err(error) = fs::create_dir_all(&directory) {
@@ -188,7 +209,8 @@ fn check_directory() -> Check {
                 let _ = fs::set_permissions(&directory, fs::Permissions::from_mode(0o700));
             }
             if !ours || !held.is_dir() {
-                return Check::bad(WHAT, format!("{shown} belongs to somebody else")).remedy(REMEDY);
+                return Check::bad(WHAT, format!("{shown} belongs to somebody else"))
+                    .remedy(REMEDY);
             }
         }
     }
@@ -197,13 +219,23 @@ fn check_directory() -> Check {
         return Check::bad(WHAT, format!("{shown} cannot be written: {error}")).remedy(REMEDY);
     }
     let _ = fs::remove_file(&probe);
-    let free = rustix::fs::statvfs(&directory).map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
-    let kind = rustix::fs::statfs(&directory).map_or("unknown", |s| file_system(i64::from(s.f_type)));
+    let free =
+        rustix::fs::statvfs(&directory).map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
+    let kind =
+        rustix::fs::statfs(&directory).map_or("unknown", |s| file_system(i64::from(s.f_type)));
     let finding = format!("{shown}, {} free, {kind}", units::bytes(free));
     if free < SPACE {
-        Check::warning(WHAT, format!("{finding}: a capture takes up to {}", units::bytes(SPACE))).remedy(REMEDY)
+        Check::warning(
+            WHAT,
+            format!("{finding}: a capture takes up to {}", units::bytes(SPACE)),
+        )
+        .remedy(REMEDY)
     } else if matches!(kind, "NFS" | "SMB" | "FUSE" | "Lustre") {
-        Check::warning(WHAT, format!("{finding}: a mapped file there can stall the program")).remedy(REMEDY)
+        Check::warning(
+            WHAT,
+            format!("{finding}: a mapped file there can stall the program"),
+        )
+        .remedy(REMEDY)
     } else {
         Check::good(WHAT, finding)
     }
@@ -257,8 +289,11 @@ pub(crate) fn driver() -> Option<PathBuf> {
 fn check_driver(driver: Option<&Path>) -> Check {
     const WHAT: &str = "driver";
     let Some(path) = driver else {
-        return Check::warning(WHAT, "libcuda.so.1 is not found: there is nothing to record on this machine".to_owned())
-            .remedy("`gpushim demo` shows gpushim on a stand-in for a card.");
+        return Check::warning(
+            WHAT,
+            "libcuda.so.1 is not found: there is nothing to record on this machine".to_owned(),
+        )
+        .remedy("`gpushim demo` shows gpushim on a stand-in for a card.");
     };
     let kernel = fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
     let loaded = kernel
@@ -276,7 +311,10 @@ fn check_driver(driver: Option<&Path>) -> Check {
         (Some(named), Some(loaded)) if named != loaded => {
             return Check::warning(
                 WHAT,
-                format!("{} is version {named}, the kernel's is {loaded}", path.display()),
+                format!(
+                    "{} is version {named}, the kernel's is {loaded}",
+                    path.display()
+                ),
             );
         }
         (Some(version), _) | (None, Some(version)) => version.as_str(),
@@ -296,7 +334,9 @@ fn exports(path: &Path) -> BTreeSet<String> {
     file.dynamic_symbols()
         .filter(|symbol| !symbol.is_undefined())
         .filter_map(|symbol| symbol.name().ok())
-        .filter(|name| name.starts_with("cu") && name.as_bytes().get(2).is_some_and(u8::is_ascii_uppercase))
+        .filter(|name| {
+            name.starts_with("cu") && name.as_bytes().get(2).is_some_and(u8::is_ascii_uppercase)
+        })
         .map(str::to_owned)
         .collect()
 }
@@ -305,7 +345,11 @@ fn exports(path: &Path) -> BTreeSet<String> {
 fn split(exported: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
     let is_hooked = |name: &&String| HOOKS.iter().any(|hook| hook.symbol == **name);
     let hooked = exported.iter().filter(is_hooked).cloned().collect();
-    let mut others: Vec<String> = exported.iter().filter(|name| !is_hooked(name)).cloned().collect();
+    let mut others: Vec<String> = exported
+        .iter()
+        .filter(|name| !is_hooked(name))
+        .cloned()
+        .collect();
     others.sort_by_key(|name| !moves_memory(name));
     (hooked, others)
 }
@@ -313,11 +357,36 @@ fn split(exported: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
 /// Whether a name sounds like memory that comes, goes or is held.
 fn moves_memory(name: &str) -> bool {
     const PREFIXES: &[&str] = &[
-        "cuMemPool", "cuMemRetain", "cuMemExport", "cuMemImport", "cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy",
-        "cuMipmappedArray", "cuIpc", "cuImportExternal", "cuDestroyExternal", "cuExternalMemory", "cuGraphAddMem",
-        "cuGraphInstantiate", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy", "cuDeviceGraphMem", "cuModuleLoad",
-        "cuModuleUnload", "cuLibraryLoad", "cuLibraryUnload", "cuMulticast", "cuGreenCtx", "cuCtxSetLimit", "cuDeviceSetMemPool",
-        "cuStreamCreate", "cuStreamDestroy", "cuEventCreate", "cuEventDestroy",
+        "cuMemPool",
+        "cuMemRetain",
+        "cuMemExport",
+        "cuMemImport",
+        "cuArrayCreate",
+        "cuArray3DCreate",
+        "cuArrayDestroy",
+        "cuMipmappedArray",
+        "cuIpc",
+        "cuImportExternal",
+        "cuDestroyExternal",
+        "cuExternalMemory",
+        "cuGraphAddMem",
+        "cuGraphInstantiate",
+        "cuGraphLaunch",
+        "cuGraphExecDestroy",
+        "cuGraphDestroy",
+        "cuDeviceGraphMem",
+        "cuModuleLoad",
+        "cuModuleUnload",
+        "cuLibraryLoad",
+        "cuLibraryUnload",
+        "cuMulticast",
+        "cuGreenCtx",
+        "cuCtxSetLimit",
+        "cuDeviceSetMemPool",
+        "cuStreamCreate",
+        "cuStreamDestroy",
+        "cuEventCreate",
+        "cuEventDestroy",
     ];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
@@ -331,9 +400,12 @@ fn check_coverage(hooked: &[String], not_hooked: &[String]) -> Check {
         hooked.len() + not_hooked.len()
     );
     if missing > 0 {
-        finding.push_str(&format!("; {missing} that gpushim knows are not in this driver"));
+        finding.push_str(&format!(
+            "; {missing} that gpushim knows are not in this driver"
+        ));
     }
-    Check::good("coverage", finding).remedy("--verbose names those that are not recorded, memory first.")
+    Check::good("coverage", finding)
+        .remedy("--verbose names those that are not recorded, memory first.")
 }
 
 /// What a file is, as far as it decides whether it can be recorded.
@@ -414,24 +486,40 @@ fn check_program(program: &Path) -> Vec<Check> {
     // A script's interpreter may itself be a script; the kernel follows a few.
     for _ in 0..5 {
         let Some(path) = resolve(&program) else {
-            checks.push(Check::bad(WHAT, format!("{} does not exist or is not in PATH", program.display())));
+            checks.push(Check::bad(
+                WHAT,
+                format!("{} does not exist or is not in PATH", program.display()),
+            ));
             return checks;
         };
         let kind = match program_kind(&path) {
             Ok(kind) => kind,
             Err(error) => {
-                checks.push(Check::bad(WHAT, format!("{} cannot be read: {error}", path.display())));
+                checks.push(Check::bad(
+                    WHAT,
+                    format!("{} cannot be read: {error}", path.display()),
+                ));
                 return checks;
             }
         };
         checks.extend(check_privileges(&path));
         match kind {
             Kind::Script(interpreter) => {
-                checks.push(Check::good(WHAT, format!("{} is a script for {}", path.display(), interpreter.display())));
+                checks.push(Check::good(
+                    WHAT,
+                    format!(
+                        "{} is a script for {}",
+                        path.display(),
+                        interpreter.display()
+                    ),
+                ));
                 program = interpreter;
             }
             Kind::Other => {
-                checks.push(Check::bad(WHAT, format!("{} is neither a program nor a script", path.display())));
+                checks.push(Check::bad(
+                    WHAT,
+                    format!("{} is neither a program nor a script", path.display()),
+                ));
                 return checks;
             }
             Kind::Elf(facts) => {
@@ -440,7 +528,10 @@ fn check_program(program: &Path) -> Vec<Check> {
             }
         }
     }
-    checks.push(Check::bad(WHAT, "scripts that interpret each other".to_owned()));
+    checks.push(Check::bad(
+        WHAT,
+        "scripts that interpret each other".to_owned(),
+    ));
     checks
 }
 
@@ -448,14 +539,23 @@ fn check_elf(path: &Path, facts: &ElfFacts) -> Check {
     const WHAT: &str = "program";
     let shown = path.display();
     if !facts.is_native {
-        return Check::bad(WHAT, format!("{shown} is not an x86-64 program: the loader ignores the library in it"));
+        return Check::bad(
+            WHAT,
+            format!("{shown} is not an x86-64 program: the loader ignores the library in it"),
+        );
     }
     match facts.interpreter.as_deref() {
-        None => Check::bad(WHAT, format!("{shown} is statically linked: no loader runs in it, nothing can be preloaded")),
-        Some(loader) if loader.contains("musl") => {
-            Check::bad(WHAT, format!("{shown} uses musl ({loader}): the library needs glibc"))
+        None => Check::bad(
+            WHAT,
+            format!("{shown} is statically linked: no loader runs in it, nothing can be preloaded"),
+        ),
+        Some(loader) if loader.contains("musl") => Check::bad(
+            WHAT,
+            format!("{shown} uses musl ({loader}): the library needs glibc"),
+        ),
+        Some(loader) if loader.contains("ld-linux") => {
+            Check::good(WHAT, format!("{shown}, dynamically linked"))
         }
-        Some(loader) if loader.contains("ld-linux") => Check::good(WHAT, format!("{shown}, dynamically linked")),
         Some(loader) => Check::warning(WHAT, format!("{shown} uses an unknown loader, {loader}")),
     }
 }
@@ -466,14 +566,20 @@ fn check_privileges(path: &Path) -> Option<Check> {
     if mode & 0o6000 != 0 {
         return Some(Check::bad(
             WHAT,
-            format!("{} is setuid or setgid: the loader ignores LD_PRELOAD there", path.display()),
+            format!(
+                "{} is setuid or setgid: the loader ignores LD_PRELOAD there",
+                path.display()
+            ),
         ));
     }
     let mut value = [0_u8; 64];
     if rustix::fs::getxattr(path, "security.capability", &mut value).is_ok() {
         return Some(Check::bad(
             WHAT,
-            format!("{} has file capabilities: the loader ignores LD_PRELOAD there", path.display()),
+            format!(
+                "{} has file capabilities: the loader ignores LD_PRELOAD there",
+                path.display()
+            ),
         ));
     }
     None
@@ -482,7 +588,10 @@ fn check_privileges(path: &Path) -> Option<Check> {
 fn check_environment() -> Vec<Check> {
     let mut checks = Vec::new();
     let preload = env::var_os("LD_PRELOAD").unwrap_or_default();
-    for entry in preload.as_bytes().split(|b| b.is_ascii_whitespace() || *b == b':') {
+    for entry in preload
+        .as_bytes()
+        .split(|b| b.is_ascii_whitespace() || *b == b':')
+    {
         let path = Path::new(std::ffi::OsStr::from_bytes(entry));
         if entry.is_empty() || path.file_name().is_some_and(|name| name == run::LIBRARY) {
             continue;
@@ -490,7 +599,8 @@ fn check_environment() -> Vec<Check> {
         let driver_names = exports(path).len();
         let has_dlsym = fs::read(path).ok().is_some_and(|bytes| {
             ElfFile64::<Endianness>::parse(&*bytes).is_ok_and(|file| {
-                file.dynamic_symbols().any(|s| !s.is_undefined() && s.name() == Ok("dlsym"))
+                file.dynamic_symbols()
+                    .any(|s| !s.is_undefined() && s.name() == Ok("dlsym"))
             })
         });
         checks.push(if driver_names > 0 || has_dlsym {
@@ -513,10 +623,16 @@ fn check_environment() -> Vec<Check> {
     if let Ok(size) = env::var("GPUSHIM_SIZE")
         && run::check_size(&size).is_err()
     {
-        checks.push(Check::warning("GPUSHIM_SIZE", format!("{size:?} is not a size such as 64M: the default is taken")));
+        checks.push(Check::warning(
+            "GPUSHIM_SIZE",
+            format!("{size:?} is not a size such as 64M: the default is taken"),
+        ));
     }
     if env::var("GPUSHIM_DISABLE").is_ok_and(|value| !value.is_empty() && value != "0") {
-        checks.push(Check::bad("GPUSHIM_DISABLE", "is set: nothing is recorded".to_owned()));
+        checks.push(Check::bad(
+            "GPUSHIM_DISABLE",
+            "is set: nothing is recorded".to_owned(),
+        ));
     }
     checks
 }

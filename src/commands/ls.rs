@@ -10,10 +10,10 @@ use super::{csv_error, say_skipped, write_json};
 use crate::capture::Capture;
 use crate::cli::{self, Format};
 use crate::error::Error;
+use crate::render;
 use crate::render::{plain, units};
 use crate::report::fate_text;
 use crate::session::{self, Fate};
-use crate::render;
 
 /// Name and version of the JSON form.
 const SCHEMA: &str = "gpushim.ls/1";

@@ -52,7 +52,9 @@ pub fn main(arguments: &cli::Report) -> Result<ExitCode, Error> {
     if let Some(device) = &options.device
         && processes.iter().all(|process| process.devices.is_empty())
     {
-        return Err(Error::Usage(format!("no capture has anything on a device {device}")));
+        return Err(Error::Usage(format!(
+            "no capture has anything on a device {device}"
+        )));
     }
     match arguments.input.format {
         Format::Text => {
@@ -73,7 +75,16 @@ pub fn main(arguments: &cli::Report) -> Result<ExitCode, Error> {
 fn csv(processes: &[Process]) -> Result<(), Error> {
     let mut out = csv::Writer::from_writer(std::io::stdout().lock());
     out.write_record([
-        "pid", "device", "space", "call", "caller", "size_bytes", "count", "bytes", "first_seconds", "last_seconds",
+        "pid",
+        "device",
+        "space",
+        "call",
+        "caller",
+        "size_bytes",
+        "count",
+        "bytes",
+        "first_seconds",
+        "last_seconds",
     ])
     .map_err(csv_error)?;
     for process in processes {

@@ -42,10 +42,15 @@ pub fn check_size(text: &str) -> Result<String, String> {
 /// When it is nowhere; the text says where was looked.
 pub fn library() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os("GPUSHIM_LIB").filter(|path| !path.is_empty()) {
-        return fs::canonicalize(&path)
-            .map_err(|e| Error::Usage(format!("GPUSHIM_LIB is {}: {e}", Path::new(&path).display())));
+        return fs::canonicalize(&path).map_err(|e| {
+            Error::Usage(format!(
+                "GPUSHIM_LIB is {}: {e}",
+                Path::new(&path).display()
+            ))
+        });
     }
-    let program = env::current_exe().map_err(|e| Error::Usage(format!("cannot find this program's own path: {e}")))?;
+    let program = env::current_exe()
+        .map_err(|e| Error::Usage(format!("cannot find this program's own path: {e}")))?;
     let program = fs::canonicalize(&program).unwrap_or(program);
     let folder = program.parent().unwrap_or(Path::new("/"));
     let places = [
@@ -101,7 +106,9 @@ pub fn preload_path(library: &Path) -> Result<PathBuf, Error> {
     // In /tmp anyone could have made it first.
     let held = fs::symlink_metadata(&folder).map_err(|e| refuse(e.to_string()))?;
     if !held.is_dir() || held.uid() != user || held.mode() & 0o077 != 0 {
-        return Err(refuse("it is not a directory of this user's alone".to_owned()));
+        return Err(refuse(
+            "it is not a directory of this user's alone".to_owned(),
+        ));
     }
     // Named after the file it leads to, so that two installations do not take turns.
     let target = fs::metadata(library).map_err(|e| refuse(e.to_string()))?;
@@ -143,7 +150,9 @@ pub fn main(arguments: &cli::Run) -> Result<ExitCode, Error> {
     let session = new_session();
     let directory = match &arguments.dir {
         // Absolute: the command may change its directory.
-        Some(directory) => std::path::absolute(directory).map_err(|e| Error::file(directory, "find", e))?,
+        Some(directory) => {
+            std::path::absolute(directory).map_err(|e| Error::file(directory, "find", e))?
+        }
         None => session::directory(),
     };
     let [program, rest @ ..] = arguments.command.as_slice() else {
@@ -152,7 +161,10 @@ pub fn main(arguments: &cli::Run) -> Result<ExitCode, Error> {
     let mut command = Command::new(program);
     command
         .args(rest)
-        .env("LD_PRELOAD", preload_value(&library, env::var_os("LD_PRELOAD").as_deref()))
+        .env(
+            "LD_PRELOAD",
+            preload_value(&library, env::var_os("LD_PRELOAD").as_deref()),
+        )
         .env("GPUSHIM_SESSION", &session);
     if arguments.dir.is_some() {
         command.env("GPUSHIM_DIR", &directory);
@@ -168,8 +180,15 @@ pub fn main(arguments: &cli::Run) -> Result<ExitCode, Error> {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            anstream::eprintln!("gpushim: cannot run {}: {error}", Path::new(program).display());
-            let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            anstream::eprintln!(
+                "gpushim: cannot run {}: {error}",
+                Path::new(program).display()
+            );
+            let code = if error.kind() == io::ErrorKind::NotFound {
+                127
+            } else {
+                126
+            };
             return Ok(ExitCode::from(code));
         }
     };
@@ -202,8 +221,11 @@ fn wait(child: &mut Child, mut signals: SignalsInfo<WithOrigin>) -> Result<ExitS
     let forward = thread::spawn(move || {
         for origin in signals.forever() {
             // What the terminal sends goes to the whole foreground group: the command has it already.
-            let by_terminal = origin.process.is_none() && matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH | SIGHUP);
-            if let (false, Some(target), Some(signal)) = (by_terminal, target, Signal::from_named_raw(origin.signal)) {
+            let by_terminal = origin.process.is_none()
+                && matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH | SIGHUP);
+            if let (false, Some(target), Some(signal)) =
+                (by_terminal, target, Signal::from_named_raw(origin.signal))
+            {
                 // The command may be gone: then there is nobody to tell.
                 let _ = kill_process(target, signal);
             }
@@ -235,8 +257,14 @@ fn finish(run: &Run, directory: &Path, verbose: bool) {
             0 => anstream::eprintln!(
                 "gpushim: no CUDA call succeeded, nothing was recorded (`gpushim doctor` tells whether the program can be recorded)"
             ),
-            1 => anstream::eprintln!("gpushim: 1 capture in {}; see `gpushim report`", directory.display()),
-            n => anstream::eprintln!("gpushim: {n} captures in {}; see `gpushim report`", directory.display()),
+            1 => anstream::eprintln!(
+                "gpushim: 1 capture in {}; see `gpushim report`",
+                directory.display()
+            ),
+            n => anstream::eprintln!(
+                "gpushim: {n} captures in {}; see `gpushim report`",
+                directory.display()
+            ),
         }
     }
 }
@@ -251,7 +279,10 @@ mod tests {
         let value = |before: &str| preload_value(ours, Some(OsStr::new(before)));
         assert_eq!(value(""), "/opt/libgpushim.so");
         assert_eq!(value("/a.so /b.so"), "/opt/libgpushim.so:/a.so:/b.so");
-        assert_eq!(value("/a.so:/opt/libgpushim.so"), "/opt/libgpushim.so:/a.so");
+        assert_eq!(
+            value("/a.so:/opt/libgpushim.so"),
+            "/opt/libgpushim.so:/a.so"
+        );
     }
 
     #[test]

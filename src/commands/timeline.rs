@@ -76,7 +76,9 @@ fn event(capture: &Capture, record: &Record) -> Event {
         call: symbol(record.call),
         result,
         device: (record.device != slot::DEVICE_UNKNOWN).then_some(record.device),
-        context: tables.context(record.context).map(|c| format!("{:#x}", c.handle)),
+        context: tables
+            .context(record.context)
+            .map(|c| format!("{:#x}", c.handle)),
         address: format!("{:#x}", record.address),
         size: record.size,
         a: format!("{:#x}", record.a),
@@ -103,7 +105,14 @@ fn ordinal(capture: &Capture, device: Option<&str>) -> Result<Option<u8>, Error>
     };
     text.parse()
         .ok()
-        .or_else(|| capture.tables.devices.iter().find(by_uuid).map(|d| d.ordinal))
+        .or_else(|| {
+            capture
+                .tables
+                .devices
+                .iter()
+                .find(by_uuid)
+                .map(|d| d.ordinal)
+        })
         .map(Some)
         .ok_or_else(|| Error::Usage(format!("no capture has a device {text}")))
 }
@@ -141,7 +150,11 @@ fn text(
 ) -> Result<(), Error> {
     let mut ledger = Ledger::default();
     let mut last: VecDeque<Record> = VecDeque::new();
-    let keep = if arguments.all { usize::MAX } else { arguments.events };
+    let keep = if arguments.all {
+        usize::MAX
+    } else {
+        arguments.events
+    };
     let mut concerned = 0_u64;
     let tally = capture.records(|record| {
         ledger.take(record, &capture.tables);
@@ -159,7 +172,10 @@ fn text(
     writeln!(
         out,
         "{HEADING}gpushim timeline · {}{HEADING:#} · pid {}, {}",
-        render::keep_start(&plain(&capture.identity.command.join(" ")), width.saturating_sub(50).max(24)),
+        render::keep_start(
+            &plain(&capture.identity.command.join(" ")),
+            width.saturating_sub(50).max(24)
+        ),
         capture.identity.pid,
         units::wall(capture.identity.opened_realtime_ns),
     )?;
@@ -176,16 +192,25 @@ fn text(
         if device.is_some_and(|d| d != *ordinal) {
             continue;
         }
-        let name = capture.tables.device(*ordinal).map_or("unknown device", |d| d.name.as_str());
+        let name = capture
+            .tables
+            .device(*ordinal)
+            .map_or("unknown device", |d| d.name.as_str());
         writeln!(
             out,
             "\n{HEADING}GPU {ordinal}  {}{HEADING:#}  peak {} at {}, {} at the end",
             plain(name),
             units::bytes(books.peak),
-            if books.peak == 0 { "no time".to_owned() } else { units::moment(books.peak_ns, opened) },
+            if books.peak == 0 {
+                "no time".to_owned()
+            } else {
+                units::moment(books.peak_ns, opened)
+            },
             units::bytes(books.live)
         )?;
-        let columns = books.timeline.columns(opened, end, width.saturating_sub(12));
+        let columns = books
+            .timeline
+            .columns(opened, end, width.saturating_sub(12));
         for line in chart::area(&columns, CHART_ROWS, 0.0, units::seconds_since(end, opened)) {
             writeln!(out, "{line}")?;
         }
@@ -196,7 +221,11 @@ fn text(
     writeln!(
         out,
         "\n{HEADING}Calls{HEADING:#}  {} of {}",
-        if arguments.all { "all".to_owned() } else { format!("the last {}", last.len()) },
+        if arguments.all {
+            "all".to_owned()
+        } else {
+            format!("the last {}", last.len())
+        },
         units::thousands(concerned)
     )?;
     let mut table = Table::new();
@@ -216,7 +245,11 @@ fn text(
             },
             event.device.map_or_else(String::new, |d| d.to_string()),
             event.address,
-            if event.size == 0 { String::new() } else { units::bytes(event.size) },
+            if event.size == 0 {
+                String::new()
+            } else {
+                units::bytes(event.size)
+            },
             plain(&event.caller),
         ]);
     }
@@ -272,9 +305,16 @@ fn json(captures: &[Capture], device: Option<&str>) -> Result<(), Error> {
             .filter(|(ordinal, _)| wanted.is_none_or(|d| d == **ordinal))
             .map(|(ordinal, books)| Course {
                 ordinal: *ordinal,
-                uuid: capture.tables.device(*ordinal).map_or_else(String::new, |d| names::uuid(d.uuid)),
+                uuid: capture
+                    .tables
+                    .device(*ordinal)
+                    .map_or_else(String::new, |d| names::uuid(d.uuid)),
                 peak_bytes: books.peak,
-                peak_seconds: if books.peak == 0 { 0.0 } else { units::seconds_since(books.peak_ns, opened) },
+                peak_seconds: if books.peak == 0 {
+                    0.0
+                } else {
+                    units::seconds_since(books.peak_ns, opened)
+                },
                 points: books
                     .timeline
                     .buckets()
@@ -287,7 +327,11 @@ fn json(captures: &[Capture], device: Option<&str>) -> Result<(), Error> {
                     .collect(),
             })
             .collect();
-        write!(out, "],\n\"overwritten\":{},\"dropped\":{},\"devices\":", tally.overwritten, tally.dropped)?;
+        write!(
+            out,
+            "],\n\"overwritten\":{},\"dropped\":{},\"devices\":",
+            tally.overwritten, tally.dropped
+        )?;
         serde_json::to_writer(&mut out, &courses).map_err(io::Error::from)?;
         write!(out, "}}")?;
     }

@@ -28,7 +28,8 @@ pub fn area(columns: &[Bucket], rows: usize, from_s: f64, to_s: f64) -> Vec<Stri
         let bar: String = columns
             .iter()
             .map(|column| {
-                let eighths = (u128::from(column.greatest) * rows as u128 * 8).div_ceil(u128::from(top)) as usize;
+                let eighths = (u128::from(column.greatest) * rows as u128 * 8)
+                    .div_ceil(u128::from(top)) as usize;
                 match eighths.saturating_sub(row * 8) {
                     0 => ' ',
                     part => EIGHTHS[part.min(8) - 1],
@@ -42,7 +43,11 @@ pub fn area(columns: &[Bucket], rows: usize, from_s: f64, to_s: f64) -> Vec<Stri
         } else {
             String::new()
         };
-        lines.push(format!("{label:>label_width$} ┤{bar}").trim_end().to_owned());
+        lines.push(
+            format!("{label:>label_width$} ┤{bar}")
+                .trim_end()
+                .to_owned(),
+        );
     }
     let width = columns.len();
     lines.push(format!("{:>label_width$} └{}", "0", "─".repeat(width)));
@@ -54,8 +59,12 @@ pub fn area(columns: &[Bucket], rows: usize, from_s: f64, to_s: f64) -> Vec<Stri
     let mut axis: Vec<char> = vec![' '; width.max(right.len())];
     for (text, centre) in [(&left, 0), (&middle, width / 2), (&right, width)] {
         let len = text.chars().count();
-        let start = centre.saturating_sub(len / 2).min(axis.len().saturating_sub(len));
-        let free = axis[start..(start + len).min(axis.len())].iter().all(|c| *c == ' ');
+        let start = centre
+            .saturating_sub(len / 2)
+            .min(axis.len().saturating_sub(len));
+        let free = axis[start..(start + len).min(axis.len())]
+            .iter()
+            .all(|c| *c == ' ');
         if free {
             for (place, c) in axis[start..].iter_mut().zip(text.chars()) {
                 *place = c;

@@ -26,9 +26,19 @@ pub fn output() -> Box<dyn Write> {
 
 /// Columns that may be filled: the terminal's, at least 60, at most 160; 100 where there is no terminal.
 pub fn width() -> usize {
-    let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let terminal = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col.into());
-    asked.or_else(terminal).filter(|&columns: &usize| columns > 0).unwrap_or(100).clamp(60, 160)
+    let asked = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let terminal = || {
+        rustix::termios::tcgetwinsize(std::io::stdout())
+            .ok()
+            .map(|size| size.ws_col.into())
+    };
+    asked
+        .or_else(terminal)
+        .filter(|&columns: &usize| columns > 0)
+        .unwrap_or(100)
+        .clamp(60, 160)
 }
 
 /// Cuts a text to a width, from the left where the end says more.

@@ -73,7 +73,8 @@ pub fn wall(realtime_ns: u64) -> String {
 
 /// The same in a form for machines, RFC 3339 in UTC.
 pub fn wall_utc(realtime_ns: u64) -> String {
-    Timestamp::from_nanosecond(i128::from(realtime_ns)).map_or_else(|_| String::new(), |time| time.to_string())
+    Timestamp::from_nanosecond(i128::from(realtime_ns))
+        .map_or_else(|_| String::new(), |time| time.to_string())
 }
 
 /// A count with its noun, "1 process", "2 processes".

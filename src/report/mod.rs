@@ -341,7 +341,11 @@ pub fn process(capture: &Capture, options: &Options) -> Result<Process, Error> {
         whole.take(record, &capture.tables);
     })?;
     let earlier = then.is_some();
-    let state = if options.at_seconds.is_some() { &state } else { &whole };
+    let state = if options.at_seconds.is_some() {
+        &state
+    } else {
+        &whole
+    };
     let fate = Fate::of(capture);
     let end = whole.span_ns().map_or(opened, |(_, last)| last);
     let shown_end = end.min(until);
@@ -363,7 +367,10 @@ pub fn process(capture: &Capture, options: &Options) -> Result<Process, Error> {
         let chosen = |device: &Device| {
             device.ordinal.to_string() == *wanted
                 || device.uuid.starts_with(wanted.as_str())
-                || device.uuid.trim_start_matches("GPU-").starts_with(wanted.as_str())
+                || device
+                    .uuid
+                    .trim_start_matches("GPU-")
+                    .starts_with(wanted.as_str())
         };
         devices.retain(chosen);
         groups.retain(|g| devices.iter().any(|d| Some(d.ordinal) == g.device));
@@ -448,7 +455,9 @@ fn device(
     let sum = |space: Space| {
         here.iter()
             .filter(|object| object.space == space)
-            .fold((0, 0), |(bytes, count), object| (bytes + object.size, count + 1))
+            .fold((0, 0), |(bytes, count): (u64, u64), object| {
+                (bytes.saturating_add(object.size), count + 1)
+            })
     };
     let (linear_bytes, linear_count) = sum(Space::Device);
     let (physical_bytes, physical_count) = sum(Space::Physical);
@@ -461,10 +470,14 @@ fn device(
         name: known.map_or_else(|| "unknown device".to_owned(), |d| d.name.clone()),
         pci: known.map_or_else(String::new, |d| d.pci.clone()),
         total_bytes: known.map_or(0, |d| d.total),
-        live_bytes: linear_bytes + physical_bytes,
+        live_bytes: linear_bytes.saturating_add(physical_bytes),
         footprint_bytes: ledger::footprint(&here),
         peak_bytes: books.peak,
-        peak_seconds: if books.peak == 0 { 0.0 } else { units::seconds_since(books.peak_ns, opened) },
+        peak_seconds: if books.peak == 0 {
+            0.0
+        } else {
+            units::seconds_since(books.peak_ns, opened)
+        },
         linear_bytes,
         linear_count,
         physical_bytes,
@@ -521,7 +534,7 @@ fn host_memory(alive: &[Object]) -> HostMemory {
             (Space::Physical, None) => (&mut host.physical_bytes, &mut host.physical_count),
             _ => continue,
         };
-        *bytes += object.size;
+        *bytes = bytes.saturating_add(object.size);
         *count += 1;
     }
     host
@@ -590,9 +603,9 @@ fn notes(capture: &Capture) -> Notes {
             Note::Degraded(text) => notes.degraded.push(text.clone()),
             Note::ExportTable(uuid, _) => notes.export_tables.push(uuid.clone()),
             Note::Unhooked(name, _) => notes.unhooked.push(name.clone()),
-            Note::Unknown(kind, _) => notes
-                .degraded
-                .push(format!("a note of kind {kind}, which only a later version knows")),
+            Note::Unknown(kind, _) => notes.degraded.push(format!(
+                "a note of kind {kind}, which only a later version knows"
+            )),
         }
     }
     notes

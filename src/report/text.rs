@@ -15,7 +15,12 @@ const GROUPS_SHOWN: usize = 8;
 ///
 /// # Errors
 /// When the output cannot be written.
-pub fn write(out: &mut dyn Write, processes: &[Process], all: bool, width: usize) -> io::Result<()> {
+pub fn write(
+    out: &mut dyn Write,
+    processes: &[Process],
+    all: bool,
+    width: usize,
+) -> io::Result<()> {
     for (index, process) in processes.iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
@@ -47,11 +52,17 @@ fn headline(out: &mut dyn Write, process: &Process, of: usize, width: usize) -> 
         " · {}, {} · {}pid {}, {}",
         units::wall(process.opened_realtime_ns),
         units::span((process.seconds.max(0.0) * 1e9) as u64),
-        if of > 1 { format!("one of {of} processes, ") } else { String::new() },
+        if of > 1 {
+            format!("one of {of} processes, ")
+        } else {
+            String::new()
+        },
         process.pid,
         process.fate,
     );
-    let room = width.saturating_sub(what.chars().count() + "gpushim report · ".len()).max(24);
+    let room = width
+        .saturating_sub(what.chars().count() + "gpushim report · ".len())
+        .max(24);
     let command = keep_start(&command, room);
     writeln!(out, "{HEADING}gpushim report · {command}{HEADING:#}{what}")
 }
@@ -61,7 +72,14 @@ fn losses(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<()
     let records = &process.records;
     if process.exact {
         let held = if records.holes > 0 {
-            format!("; {} at the moment of death", units::count(records.holes, "record was being written", "records were being written"))
+            format!(
+                "; {} at the moment of death",
+                units::count(
+                    records.holes,
+                    "record was being written",
+                    "records were being written"
+                )
+            )
         } else {
             String::new()
         };
@@ -72,24 +90,54 @@ fn losses(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<()
         );
     }
     if records.overwritten > 0 {
-        wrap(out, width, WARNING, &format!(
-            "not exact: the first {} were overwritten. What was born in them and is still alive is not shown, and peaks before {} are not known. GPUSHIM_SIZE makes the record longer.",
-            units::count(records.overwritten, "record", "records"),
-            "the oldest record"
-        ))?;
+        wrap(
+            out,
+            width,
+            WARNING,
+            &format!(
+                "not exact: the first {} were overwritten. What was born in them and is still alive is not shown, and peaks before {} are not known. GPUSHIM_SIZE makes the record longer.",
+                units::count(records.overwritten, "record", "records"),
+                "the oldest record"
+            ),
+        )?;
     }
     if records.dropped > 0 {
-        wrap(out, width, WARNING, &format!(
-            "not exact: {} dropped by the recorder{}.",
-            units::count(records.dropped, "record was", "records were"),
-            if records.frozen { " while it could not take more disk space" } else { " while a slot was busy or the ring grew" }
-        ))?;
+        wrap(
+            out,
+            width,
+            WARNING,
+            &format!(
+                "not exact: {} dropped by the recorder{}.",
+                units::count(records.dropped, "record was", "records were"),
+                if records.frozen {
+                    " while it could not take more disk space"
+                } else {
+                    " while a slot was busy or the ring grew"
+                }
+            ),
+        )?;
     }
     if let Some(missed) = records.counters.get("missed_while_opening") {
-        wrap(out, width, WARNING, &format!("not exact: {} while the capture was being opened.", units::count(*missed, "call came", "calls came")))?;
+        wrap(
+            out,
+            width,
+            WARNING,
+            &format!(
+                "not exact: {} while the capture was being opened.",
+                units::count(*missed, "call came", "calls came")
+            ),
+        )?;
     }
     if records.unknown_calls > 0 {
-        wrap(out, width, WARNING, &format!("not exact: {} of a later version; use a newer gpushim.", units::count(records.unknown_calls, "record is", "records are")))?;
+        wrap(
+            out,
+            width,
+            WARNING,
+            &format!(
+                "not exact: {} of a later version; use a newer gpushim.",
+                units::count(records.unknown_calls, "record is", "records are")
+            ),
+        )?;
     }
     Ok(())
 }
@@ -101,9 +149,19 @@ fn wrap(out: &mut dyn Write, width: usize, style: anstyle::Style, text: &str) ->
     Ok(())
 }
 
-fn write_device(out: &mut dyn Write, process: &Process, device: &Device, width: usize) -> io::Result<()> {
+fn write_device(
+    out: &mut dyn Write,
+    process: &Process,
+    device: &Device,
+    width: usize,
+) -> io::Result<()> {
     let short = device.uuid.get(..12).unwrap_or(&device.uuid);
-    let title = format!("{}  {}  {short}  {}", gpu(device.ordinal), plain(&device.name), plain(&device.pci));
+    let title = format!(
+        "{}  {}  {short}  {}",
+        gpu(device.ordinal),
+        plain(&device.name),
+        plain(&device.pci)
+    );
     let when = when(process);
     let state = format!(
         "{when} {}   peak {} at {:.2} s",
@@ -111,9 +169,19 @@ fn write_device(out: &mut dyn Write, process: &Process, device: &Device, width: 
         units::bytes(device.peak_bytes),
         device.peak_seconds
     );
-    let gap = width.saturating_sub(title.chars().count() + state.chars().count()).max(3);
-    writeln!(out, "{HEADING}{title}{HEADING:#}{:gap$}{HEADING}{state}{HEADING:#}", "")?;
-    let living = device.contexts.iter().filter(|c| c.ended_by.is_none()).count();
+    let gap = width
+        .saturating_sub(title.chars().count() + state.chars().count())
+        .max(3);
+    writeln!(
+        out,
+        "{HEADING}{title}{HEADING:#}{:gap$}{HEADING}{state}{HEADING:#}",
+        ""
+    )?;
+    let living = device
+        .contexts
+        .iter()
+        .filter(|c| c.ended_by.is_none())
+        .count();
     for context in &device.contexts {
         let how = match context.origin {
             "primary" => units::count(context.references.into(), "reference", "references"),
@@ -124,7 +192,11 @@ fn write_device(out: &mut dyn Write, process: &Process, device: &Device, width: 
             (Some(by), Some(at)) => format!(", {by} at {at:.2} s"),
             _ => format!(", {how}"),
         };
-        let kind = if context.origin == "primary" { "primary" } else { "own" };
+        let kind = if context.origin == "primary" {
+            "primary"
+        } else {
+            "own"
+        };
         let line = format!(
             "{}{end}; made at {:.2} s by {}, {}",
             if context.origin == "unseen" { "" } else { kind },
@@ -132,16 +204,46 @@ fn write_device(out: &mut dyn Write, process: &Process, device: &Device, width: 
             plain(&context.caller),
             context.call,
         );
-        field(out, "context", "", &keep_start(line.trim_start_matches(", "), width.saturating_sub(28)))?;
+        field(
+            out,
+            "context",
+            "",
+            &keep_start(line.trim_start_matches(", "), width.saturating_sub(28)),
+        )?;
     }
     if living > 0 {
-        field(out, "", "", "its own memory (hundreds of MiB) is not counted here")?;
+        field(
+            out,
+            "",
+            "",
+            "its own memory (hundreds of MiB) is not counted here",
+        )?;
     }
     let rows = [
-        ("allocated", device.linear_bytes, device.linear_count, "cuMemAlloc, cuMemAllocPitch"),
-        ("physical", device.physical_bytes, device.physical_count, "cuMemCreate"),
-        ("from pools", device.pool_bytes, device.pool_count, "cuMemAllocAsync; not in the sum: a pool may hold more"),
-        ("managed", device.managed_bytes, device.managed_count, "cuMemAllocManaged; not in the sum: pages move"),
+        (
+            "allocated",
+            device.linear_bytes,
+            device.linear_count,
+            "cuMemAlloc, cuMemAllocPitch",
+        ),
+        (
+            "physical",
+            device.physical_bytes,
+            device.physical_count,
+            "cuMemCreate",
+        ),
+        (
+            "from pools",
+            device.pool_bytes,
+            device.pool_count,
+            "cuMemAllocAsync; not in the sum: a pool may hold more",
+        ),
+        (
+            "managed",
+            device.managed_bytes,
+            device.managed_count,
+            "cuMemAllocManaged; not in the sum: pages move",
+        ),
     ];
     for (name, bytes, count, note) in rows {
         if count > 0 {
@@ -150,13 +252,21 @@ fn write_device(out: &mut dyn Write, process: &Process, device: &Device, width: 
             } else {
                 String::new()
             };
-            let text = format!("{} alive{mapped}   {FAINT}{note}{FAINT:#}", units::thousands(count));
+            let text = format!(
+                "{} alive{mapped}   {FAINT}{note}{FAINT:#}",
+                units::thousands(count)
+            );
             field(out, name, &units::bytes(bytes), &text)?;
         }
     }
     if device.footprint_bytes > device.live_bytes {
         let rounding = device.footprint_bytes - device.live_bytes;
-        field(out, "rounding", &units::bytes(rounding), "estimate: the driver takes 2 MiB blocks")?;
+        field(
+            out,
+            "rounding",
+            &units::bytes(rounding),
+            "estimate: the driver takes 2 MiB blocks",
+        )?;
     }
     field(
         out,
@@ -169,7 +279,12 @@ fn write_device(out: &mut dyn Write, process: &Process, device: &Device, width: 
         ),
     )?;
     if !device.spark.trim().is_empty() {
-        writeln!(out, "  {}  {FAINT}0 … {}{FAINT:#}", device.spark, units::span((process.seconds.max(0.0) * 1e9) as u64))?;
+        writeln!(
+            out,
+            "  {}  {FAINT}0 … {}{FAINT:#}",
+            device.spark,
+            units::span((process.seconds.max(0.0) * 1e9) as u64)
+        )?;
     }
     Ok(())
 }
@@ -200,10 +315,30 @@ fn field(out: &mut dyn Write, name: &str, value: &str, text: &str) -> io::Result
 fn host(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     let host = &process.host_memory;
     let rows = [
-        ("pinned", host.pinned_bytes, host.pinned_count, "page-locked by the driver"),
-        ("registered", host.registered_bytes, host.registered_count, "the program's own, page-locked"),
-        ("physical", host.physical_bytes, host.physical_count, "cuMemCreate on the host"),
-        ("addresses", host.reserved_bytes, host.reserved_count, "reserved, no memory"),
+        (
+            "pinned",
+            host.pinned_bytes,
+            host.pinned_count,
+            "page-locked by the driver",
+        ),
+        (
+            "registered",
+            host.registered_bytes,
+            host.registered_count,
+            "the program's own, page-locked",
+        ),
+        (
+            "physical",
+            host.physical_bytes,
+            host.physical_count,
+            "cuMemCreate on the host",
+        ),
+        (
+            "addresses",
+            host.reserved_bytes,
+            host.reserved_count,
+            "reserved, no memory",
+        ),
     ];
     if rows.iter().all(|(_, _, count, _)| *count == 0) {
         return Ok(());
@@ -220,7 +355,11 @@ fn host(out: &mut dyn Write, process: &Process) -> io::Result<()> {
 
 fn alive(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io::Result<()> {
     if process.alive.is_empty() {
-        return writeln!(out, "\n{HEADING}Alive {}{HEADING:#}\n  nothing", when(process));
+        return writeln!(
+            out,
+            "\n{HEADING}Alive {}{HEADING:#}\n  nothing",
+            when(process)
+        );
     }
     let note = if process.over && !process.earlier {
         "   reclaimed when the process ended"
@@ -232,8 +371,18 @@ fn alive(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
         "\n{HEADING}Alive {}, by call, caller and size{HEADING:#}{FAINT}{note}{FAINT:#}",
         when(process)
     )?;
-    let shown = if all { process.alive.len() } else { GROUPS_SHOWN };
-    let call_width = process.alive.iter().take(shown).map(|g| g.call.len()).max().unwrap_or(0);
+    let shown = if all {
+        process.alive.len()
+    } else {
+        GROUPS_SHOWN
+    };
+    let call_width = process
+        .alive
+        .iter()
+        .take(shown)
+        .map(|g| g.call.len())
+        .max()
+        .unwrap_or(0);
     for group in process.alive.iter().take(shown) {
         let device = group.device.map_or_else(|| "host ".to_owned(), gpu);
         let born = if group.count == 1 {
@@ -248,12 +397,21 @@ fn alive(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
             units::bytes(group.size),
             group.call,
         );
-        let room = width.saturating_sub(left.chars().count() + born.chars().count() + 2).max(16);
-        writeln!(out, "{left}{:room$}  {FAINT}{born}{FAINT:#}", keep_end(&plain(&group.caller), room))?;
+        let room = width
+            .saturating_sub(left.chars().count() + born.chars().count() + 2)
+            .max(16);
+        writeln!(
+            out,
+            "{left}{:room$}  {FAINT}{born}{FAINT:#}",
+            keep_end(&plain(&group.caller), room)
+        )?;
     }
     if process.alive.len() > shown {
         let rest = &process.alive[shown..];
-        let memory: u64 = rest.iter().filter(|g| g.space != "reserved").map(|g| g.bytes).sum();
+        let memory = rest
+            .iter()
+            .filter(|g| g.space != "reserved")
+            .fold(0, |sum: u64, g| sum.saturating_add(g.bytes));
         writeln!(
             out,
             "  {:>10}  in {} (--all shows them)",
@@ -271,7 +429,10 @@ fn failures(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<
     writeln!(out, "\n{HEADING}Refused by the driver{HEADING:#}")?;
     for failure in &process.failures {
         let asked = if failure.largest_bytes > 0 {
-            format!(", at most {} asked for", units::bytes(failure.largest_bytes))
+            format!(
+                ", at most {} asked for",
+                units::bytes(failure.largest_bytes)
+            )
         } else {
             String::new()
         };
@@ -290,7 +451,11 @@ fn failures(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<
 
 fn in_flight(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     for call in &process.in_flight {
-        let (style, verb) = if process.over { (BAD, "died inside") } else { (FAINT, "is inside") };
+        let (style, verb) = if process.over {
+            (BAD, "died inside")
+        } else {
+            (FAINT, "is inside")
+        };
         let size = if call.size > 0 {
             format!(" of {}", units::bytes(call.size))
         } else {
@@ -317,7 +482,11 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
         lines.push(format!(
             "{} given back that no record shows being born: {}",
             units::count(records.unknown_frees, "thing was", "things were"),
-            if records.overwritten > 0 { "before the oldest record, most likely" } else { "through calls that are not recorded yet" }
+            if records.overwritten > 0 {
+                "before the oldest record, most likely"
+            } else {
+                "through calls that are not recorded yet"
+            }
         ));
     }
     if records.reused_addresses > 0 {
@@ -327,14 +496,36 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
         ));
     }
     if !process.notes.unhooked.is_empty() {
-        let count = units::count(process.notes.unhooked.len() as u64, "driver entry point", "driver entry points");
-        let names = if all { format!(": {}", process.notes.unhooked.join(" ")) } else { String::new() };
-        lines.push(format!("{count} handed out that gpushim does not record{}", plain(&names)));
+        let count = units::count(
+            process.notes.unhooked.len() as u64,
+            "driver entry point",
+            "driver entry points",
+        );
+        let names = if all {
+            format!(": {}", process.notes.unhooked.join(" "))
+        } else {
+            String::new()
+        };
+        lines.push(format!(
+            "{count} handed out that gpushim does not record{}",
+            plain(&names)
+        ));
     }
     if !process.notes.export_tables.is_empty() {
-        let count = units::count(process.notes.export_tables.len() as u64, "private driver table", "private driver tables");
-        let names = if all { format!(": {}", process.notes.export_tables.join(" ")) } else { String::new() };
-        lines.push(format!("{count} asked for; calls through them are not seen{}", plain(&names)));
+        let count = units::count(
+            process.notes.export_tables.len() as u64,
+            "private driver table",
+            "private driver tables",
+        );
+        let names = if all {
+            format!(": {}", process.notes.export_tables.join(" "))
+        } else {
+            String::new()
+        };
+        lines.push(format!(
+            "{count} asked for; calls through them are not seen{}",
+            plain(&names)
+        ));
     }
     for (name, value) in &records.counters {
         let what = match *name {
@@ -343,7 +534,9 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
             "threads_full" => "threads without an in-flight entry: their table was full",
             "modules_full" => "libraries not listed: their table was full",
             "texts_full" => "texts lost: their table was full",
-            "foreign_answers" => "look-ups answered by a library that is not the driver in use, not recorded",
+            "foreign_answers" => {
+                "look-ups answered by a library that is not the driver in use, not recorded"
+            }
             _ => continue,
         };
         lines.push(format!("{} {what}", units::thousands(*value)));
@@ -369,12 +562,19 @@ fn together(out: &mut dyn Write, processes: &[Process]) -> io::Result<()> {
     for process in processes.iter().filter(|process| !process.over) {
         for device in &process.devices {
             let sum = devices.entry((&device.uuid, &device.name)).or_default();
-            sum.0 += device.live_bytes;
-            sum.1 += device.contexts.iter().filter(|c| c.ended_by.is_none()).count() as u64;
+            sum.0 = sum.0.saturating_add(device.live_bytes);
+            sum.1 += device
+                .contexts
+                .iter()
+                .filter(|c| c.ended_by.is_none())
+                .count() as u64;
             sum.2.push(process.pid);
         }
     }
-    writeln!(out, "\n{HEADING}Held by these processes together{HEADING:#}")?;
+    writeln!(
+        out,
+        "\n{HEADING}Held by these processes together{HEADING:#}"
+    )?;
     if devices.is_empty() {
         return writeln!(out, "  nothing: all of them have ended");
     }
@@ -386,7 +586,10 @@ fn together(out: &mut dyn Write, processes: &[Process]) -> io::Result<()> {
             plain(name),
             units::bytes(bytes),
             units::count(contexts, "context", "contexts"),
-            pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+            pids.iter()
+                .map(u32::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
         )?;
     }
     Ok(())

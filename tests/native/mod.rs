@@ -5,6 +5,7 @@
 //! the shim has none of, and an outdated library would make every test a lie.
 
 pub(crate) mod records;
+pub(crate) mod synthesis;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,9 @@ fn target() -> PathBuf {
 }
 
 fn run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(
         output.status.success(),
         "{command:?}\n{}{}",
@@ -39,7 +42,11 @@ fn run(command: &mut Command) {
 }
 
 /// Runs `build` once per test process, and keeps other test processes out meanwhile; where it put what it built.
-fn once(cell: &'static OnceLock<PathBuf>, name: &str, build: impl FnOnce() -> PathBuf) -> &'static Path {
+fn once(
+    cell: &'static OnceLock<PathBuf>,
+    name: &str,
+    build: impl FnOnce() -> PathBuf,
+) -> &'static Path {
     cell.get_or_init(|| {
         fs::create_dir_all(target().join("native")).expect("the target folder is writable");
         let lock = fs::File::create(target().join("native").join(format!("{name}.lock")))
@@ -93,7 +100,14 @@ impl Driver {
                 let folder = target().join("native/other");
                 fs::create_dir_all(&folder).expect("the target folder is writable");
                 run(Command::new("cc")
-                    .args(["-w", "-O1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"])
+                    .args([
+                        "-w",
+                        "-O1",
+                        "-shared",
+                        "-fPIC",
+                        "-Wl,-soname,libcuda.so.1",
+                        "-o",
+                    ])
                     .arg(folder.join("libcuda.so.1"))
                     .arg(root().join("tests/standin/other/fakecuda.c")));
                 folder
@@ -178,7 +192,11 @@ impl Drop for Folder {
 }
 
 /// A command that finds `driver`, and records into `captures` if there is such a folder.
-pub(crate) fn command(program: impl AsRef<OsStr>, driver: Driver, captures: Option<&Folder>) -> Command {
+pub(crate) fn command(
+    program: impl AsRef<OsStr>,
+    driver: Driver,
+    captures: Option<&Folder>,
+) -> Command {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", driver.folder());
     if let Some(folder) = captures {

@@ -69,7 +69,10 @@ impl Raw {
         let slots = self.slots();
         let mut records = Vec::new();
         let mut holes = 0;
-        for (index, bytes) in self.0[offset..offset + ready].chunks_exact(slot::LEN).enumerate() {
+        for (index, bytes) in self.0[offset..offset + ready]
+            .chunks_exact(slot::LEN)
+            .enumerate()
+        {
             let bytes = bytes.try_into().expect("a slot");
             let state = state(bytes);
             holes += usize::from(slot::is_claimed(state));

@@ -7,7 +7,15 @@ use std::path::Path;
 use std::{env, fs};
 
 fn main() {
-    let sources = ["contexts", "devices", "lookups", "memory", "pools", "streams", "virtual_memory"];
+    let sources = [
+        "contexts",
+        "devices",
+        "lookups",
+        "memory",
+        "pools",
+        "streams",
+        "virtual_memory",
+    ];
     let mut implemented = BTreeSet::new();
     for source in sources {
         let path = format!("src/calls/{source}.rs");
@@ -40,11 +48,8 @@ fn main() {
     let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let out = Path::new(&out);
     fs::write(out.join("stubs.s"), assembly).expect("OUT_DIR is writable");
-    fs::write(
-        out.join("exports.rs"),
-        format!("exports! {{\n{table}}}\n"),
-    )
-    .expect("OUT_DIR is writable");
+    fs::write(out.join("exports.rs"), format!("exports! {{\n{table}}}\n"))
+        .expect("OUT_DIR is writable");
     fs::write(out.join("exports.map"), script).expect("OUT_DIR is writable");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,libcuda.so.1,-Bsymbolic");
     println!(

@@ -432,12 +432,12 @@ pub mod slot {
 
     /// State of a slot that a writer of this lap owns.
     pub const fn claimed(lap: u32) -> u32 {
-        lap * 4 + 1
+        lap.wrapping_mul(4) + 1
     }
 
     /// State of a slot that a writer of this lap has published.
     pub const fn committed(lap: u32) -> u32 {
-        lap * 4 + 2
+        lap.wrapping_mul(4) + 2
     }
 
     /// Whether a writer owns the slot.
@@ -447,7 +447,11 @@ pub mod slot {
 
     /// The lap of a committed slot; `None` for any other state.
     pub const fn committed_lap(state: u32) -> Option<u32> {
-        if state & 3 == 2 { Some(state / 4) } else { None }
+        if state & 3 == 2 {
+            Some(state / 4)
+        } else {
+            None
+        }
     }
 
     /// Laps end here: the state word has no room for more (2^30 laps of the smallest ring are 2^40 records).

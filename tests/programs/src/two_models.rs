@@ -118,7 +118,9 @@ impl Allocator<'_> {
         let size = Self::segment_bytes(bytes);
         let mut address = 0;
         // SAFETY: the pointer is to a local; a context is current.
-        check("cuMemAlloc", unsafe { (self.driver.alloc)(&raw mut address, size) })?;
+        check("cuMemAlloc", unsafe {
+            (self.driver.alloc)(&raw mut address, size)
+        })?;
         self.segments.push(Segment {
             address,
             bytes: size,
@@ -154,19 +156,25 @@ fn run() -> Result<(), Box<dyn Error>> {
     check("cuInit", unsafe { (driver.init)(0) })?;
     let mut devices = 0;
     // SAFETY: the pointer is to a local.
-    check("cuDeviceGetCount", unsafe { (driver.count)(&raw mut devices) })?;
+    check("cuDeviceGetCount", unsafe {
+        (driver.count)(&raw mut devices)
+    })?;
     let ordinal = match env::args().nth(1) {
         Some(text) => text.parse()?,
         None => devices - 1,
     };
     let mut context = std::ptr::null_mut();
     // SAFETY: the pointer is to a local.
-    check("cuDevicePrimaryCtxRetain", unsafe { (driver.retain)(&raw mut context, ordinal) })?;
+    check("cuDevicePrimaryCtxRetain", unsafe {
+        (driver.retain)(&raw mut context, ordinal)
+    })?;
     // SAFETY: the context was just given.
     check("cuCtxSetCurrent", unsafe { (driver.set_current)(context) })?;
     let mut staging = std::ptr::null_mut();
     // SAFETY: the pointer is to a local.
-    check("cuMemHostAlloc", unsafe { (driver.pinned)(&raw mut staging, BATCH, 0) })?;
+    check("cuMemHostAlloc", unsafe {
+        (driver.pinned)(&raw mut staging, BATCH, 0)
+    })?;
 
     println!("two small models, one after another, {LOOPS} loops on cuda:{ordinal}");
     let mut torch = Allocator {
@@ -185,7 +193,10 @@ fn run() -> Result<(), Box<dyn Error>> {
                 torch.give(variance);
             }
             torch.empty_cache()?;
-            show(&driver, &format!("loop {turn} {model}: all deleted, empty_cache"))?;
+            show(
+                &driver,
+                &format!("loop {turn} {model}: all deleted, empty_cache"),
+            )?;
         }
     }
     println!("{} optimizers are still in the history", history.len());
@@ -219,7 +230,9 @@ fn train(
 fn show(driver: &Driver, statement: &str) -> Result<(), Box<dyn Error>> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: the pointers are to locals; a context is current.
-    check("cuMemGetInfo", unsafe { (driver.info)(&raw mut free, &raw mut total) })?;
+    check("cuMemGetInfo", unsafe {
+        (driver.info)(&raw mut free, &raw mut total)
+    })?;
     let used = (total - free) >> 20;
     writeln!(std::io::stdout(), "{statement:44} {used:6} MiB in use")?;
     thread::sleep(Duration::from_millis(20));

@@ -136,7 +136,11 @@ impl<T> Out<T> {
 
     /// Whether the program gave a place.
     pub(crate) fn check(&self) -> Answer {
-        if self.0.is_null() { Err(INVALID_VALUE) } else { Ok(()) }
+        if self.0.is_null() {
+            Err(INVALID_VALUE)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes, if there is a place.

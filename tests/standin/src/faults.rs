@@ -40,15 +40,28 @@ impl Faults {
         for item in fail.split(';').filter(|item| !item.is_empty()) {
             match parse_fail(item) {
                 Some((name, which, result)) => {
-                    faults.plans.entry(name).or_default().fails.push((which, result));
+                    faults
+                        .plans
+                        .entry(name)
+                        .or_default()
+                        .fails
+                        .push((which, result));
                 }
-                None => faults.malformed = Some(format!("STANDIN_FAIL: {item:?} is not CALL@N=RESULT or CALL@*=RESULT")),
+                None => {
+                    faults.malformed = Some(format!(
+                        "STANDIN_FAIL: {item:?} is not CALL@N=RESULT or CALL@*=RESULT"
+                    ))
+                }
             }
         }
         for item in slow.split(';').filter(|item| !item.is_empty()) {
             match parse_slow(item) {
                 Some((name, time)) => faults.plans.entry(name).or_default().slow = time,
-                None => faults.malformed = Some(format!("STANDIN_SLOW: {item:?} is not CALL=TIME, such as cuMemAlloc_v2=5ms")),
+                None => {
+                    faults.malformed = Some(format!(
+                        "STANDIN_SLOW: {item:?} is not CALL=TIME, such as cuMemAlloc_v2=5ms"
+                    ))
+                }
             }
         }
         faults
@@ -109,8 +122,16 @@ mod tests {
 
     #[test]
     fn what_is_malformed_is_named() {
-        for (fail, slow) in [("cuInit", ""), ("cuInit@x=1", ""), ("", "cuInit=5"), ("", "cuInit=xms")] {
-            assert!(Faults::parse(fail, slow).malformed.is_some(), "{fail}{slow}");
+        for (fail, slow) in [
+            ("cuInit", ""),
+            ("cuInit@x=1", ""),
+            ("", "cuInit=5"),
+            ("", "cuInit=xms"),
+        ] {
+            assert!(
+                Faults::parse(fail, slow).malformed.is_some(),
+                "{fail}{slow}"
+            );
         }
     }
 }

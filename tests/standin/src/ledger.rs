@@ -250,10 +250,18 @@ impl Ledger {
 
     /// Addresses for `bytes`; those given back last are handed out first.
     fn address(&mut self, bytes: u64, low: bool) -> u64 {
-        if let Some(address) = self.free_addresses.get_mut(&(low, bytes)).and_then(Vec::pop) {
+        if let Some(address) = self
+            .free_addresses
+            .get_mut(&(low, bytes))
+            .and_then(Vec::pop)
+        {
             return address;
         }
-        let next = if low { &mut self.next_low } else { &mut self.next_address };
+        let next = if low {
+            &mut self.next_low
+        } else {
+            &mut self.next_address
+        };
         let address = *next;
         *next += bytes;
         address
@@ -261,7 +269,10 @@ impl Ledger {
 
     fn give_address(&mut self, address: u64, bytes: u64) {
         let low = address < LOW_END;
-        self.free_addresses.entry((low, bytes)).or_default().push(address);
+        self.free_addresses
+            .entry((low, bytes))
+            .or_default()
+            .push(address);
     }
 
     pub(crate) fn reserve_addresses(&mut self, bytes: u64, alignment: u64) -> u64 {
@@ -437,9 +448,14 @@ impl Ledger {
             return Err(INVALID_VALUE);
         }
         let held = self.pools.get(&pool).ok_or(INVALID_VALUE)?;
-        let (device, needed) = (held.device, held.used.checked_add(size).ok_or(OUT_OF_MEMORY)?);
+        let (device, needed) = (
+            held.device,
+            held.used.checked_add(size).ok_or(OUT_OF_MEMORY)?,
+        );
         if needed > held.reserved {
-            let grown = needed.checked_next_multiple_of(POOL_STEP).ok_or(OUT_OF_MEMORY)?;
+            let grown = needed
+                .checked_next_multiple_of(POOL_STEP)
+                .ok_or(OUT_OF_MEMORY)?;
             let more = grown - held.reserved;
             self.take(device, more)?;
         }
@@ -462,7 +478,10 @@ impl Ledger {
         let Some(held) = self.pools.get_mut(&pool) else {
             return;
         };
-        let left = held.used.next_multiple_of(POOL_STEP).max(keep.min(held.reserved));
+        let left = held
+            .used
+            .next_multiple_of(POOL_STEP)
+            .max(keep.min(held.reserved));
         let (device, more) = (held.device, held.reserved - left.min(held.reserved));
         held.reserved -= more;
         self.give(device, more);
@@ -520,7 +539,11 @@ mod tests {
             let addresses: Vec<u64> = (0..count)
                 .map(|_| ledger.linear(context, size, false).expect("room"))
                 .collect();
-            assert_eq!(ledger.devices[0].used - before, cost * MIB, "{count} × {size}");
+            assert_eq!(
+                ledger.devices[0].used - before,
+                cost * MIB,
+                "{count} × {size}"
+            );
             for address in addresses {
                 ledger.free(address);
             }
@@ -539,7 +562,11 @@ mod tests {
         ledger.linear(context, 100, false).expect("room");
         ledger.end_context(context);
         assert_eq!(ledger.devices[0].used, idle);
-        assert_eq!(ledger.new_context(0, false), Ok(context), "handles are handed out again");
+        assert_eq!(
+            ledger.new_context(0, false),
+            Ok(context),
+            "handles are handed out again"
+        );
     }
 
     #[test]

@@ -34,7 +34,10 @@ fn table() -> &'static Versions {
                 continue;
             }
             if let Ok(version) = version.parse() {
-                table.entry((name, flags == "2")).or_default().push((version, symbol));
+                table
+                    .entry((name, flags == "2"))
+                    .or_default()
+                    .push((version, symbol));
             }
         }
         table
@@ -73,7 +76,10 @@ macro_rules! exports {
     };
 }
 #[cfg(not(test))]
-#[allow(clashing_extern_declarations, reason = "only their addresses are taken")]
+#[allow(
+    clashing_extern_declarations,
+    reason = "only their addresses are taken"
+)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/exports.rs"));
 }
@@ -98,8 +104,14 @@ mod tests {
             let fields: Vec<&str> = line.split('\t').collect();
             let version: c_int = fields[2].parse().expect("a version");
             let per_thread = fields[1] == "2";
-            assert_eq!(find(fields[0], version, per_thread), Found::Symbol(leak(fields[3])));
-            assert_ne!(find(fields[0], version - 1, per_thread), Found::Symbol(leak(fields[3])));
+            assert_eq!(
+                find(fields[0], version, per_thread),
+                Found::Symbol(leak(fields[3]))
+            );
+            assert_ne!(
+                find(fields[0], version - 1, per_thread),
+                Found::Symbol(leak(fields[3]))
+            );
             rows += 1;
         }
         assert!(rows > 1000);

@@ -47,7 +47,12 @@ fn document() -> Value {
     drop(ledger);
     let calls: Value = counts()
         .iter()
-        .map(|(name, count)| ((*name).to_owned(), json!({ "calls": count.calls, "failed": count.failed })))
+        .map(|(name, count)| {
+            (
+                (*name).to_owned(),
+                json!({ "calls": count.calls, "failed": count.failed }),
+            )
+        })
         .collect::<serde_json::Map<_, _>>()
         .into();
     json!({ "devices": devices, "reserved": reserved, "calls": calls })

@@ -5,7 +5,9 @@ use std::cell::RefCell;
 
 use gpushim_abi::hooks::{CUcontext, CUdevice, Opaque};
 
-use crate::entry::{Answer, CURRENT, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, driver_calls, ledger, out};
+use crate::entry::{
+    Answer, CURRENT, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, driver_calls, ledger, out,
+};
 
 thread_local! {
     /// Contexts below the current one.

@@ -5,7 +5,10 @@ use std::ffi::CStr;
 
 use gpushim_abi::hooks::CUdevice;
 
-use crate::entry::{self, Answer, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, NOT_INITIALIZED, UNKNOWN, driver_calls, ledger, out};
+use crate::entry::{
+    self, Answer, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, NOT_INITIALIZED, UNKNOWN, driver_calls,
+    ledger, out,
+};
 use crate::faults::Faults;
 use crate::ledger::uuid;
 

@@ -13,14 +13,22 @@ const TABLE_ID: [u8; 16] = [
 ];
 static TABLE: [usize; 2] = [16, 0];
 
-fn get(symbol: *const c_char, pfn: *mut *mut c_void, version: c_int, flags: u64, status: *mut c_uint) -> Answer {
+fn get(
+    symbol: *const c_char,
+    pfn: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+    status: *mut c_uint,
+) -> Answer {
     let place = out!(pfn);
     place.check()?;
     if symbol.is_null() || flags & !3 != 0 {
         return Err(INVALID_VALUE);
     }
     // SAFETY: the program gave NUL-terminated text.
-    let name = unsafe { CStr::from_ptr(symbol) }.to_str().unwrap_or_default();
+    let name = unsafe { CStr::from_ptr(symbol) }
+        .to_str()
+        .unwrap_or_default();
     let (address, found) = match proc_address::find(name, version, flags & 2 != 0) {
         Found::Symbol(symbol) => (proc_address::address(symbol), 0),
         Found::NoSuchName => (0, 1),

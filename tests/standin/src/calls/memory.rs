@@ -9,7 +9,8 @@ use gpushim_abi::hooks::{CUdeviceptr, CUdeviceptr_v1, CUstream};
 
 use super::contexts::current;
 use crate::entry::{
-    ALREADY_REGISTERED, Answer, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, driver_calls, ledger, out,
+    ALREADY_REGISTERED, Answer, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, driver_calls, ledger,
+    out,
 };
 use crate::ledger::{Kind, Object};
 
@@ -107,7 +108,11 @@ fn is_alive(address: u64) -> Answer {
     let inside = object.is_some_and(|(start, object)| address < start + object.size.max(1));
     let mapping = ledger.mappings.range(..=address).next_back();
     let mapped = mapping.is_some_and(|(start, (len, _))| address < start + len);
-    if inside || mapped { Ok(()) } else { Err(INVALID_VALUE) }
+    if inside || mapped {
+        Ok(())
+    } else {
+        Err(INVALID_VALUE)
+    }
 }
 
 driver_calls! {

@@ -36,7 +36,11 @@ fn free(dptr: CUdeviceptr, stream: CUstream) -> Answer {
 }
 
 /// The pool that an out-pointer asks for.
-fn give_pool(pool: *mut CUmemoryPool, dev: CUdevice, of: impl Fn(&crate::ledger::Device) -> u64) -> Answer {
+fn give_pool(
+    pool: *mut CUmemoryPool,
+    dev: CUdevice,
+    of: impl Fn(&crate::ledger::Device) -> u64,
+) -> Answer {
     let place = out!(pool);
     place.check()?;
     let ledger = ledger();
@@ -145,10 +149,16 @@ driver_calls! {
 /// # Safety
 /// The driver's own contract for this call.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn cuMemAllocAsync(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) -> c_int {
+pub(crate) unsafe extern "C" fn cuMemAllocAsync(
+    dptr: *mut CUdeviceptr,
+    bytesize: usize,
+    hStream: CUstream,
+) -> c_int {
     if is_null() {
         out!(dptr).put(null_address());
         return 0;
     }
-    crate::entry::run("cuMemAllocAsync", crate::entry::Needs::Init, || alloc(dptr, bytesize, None, hStream))
+    crate::entry::run("cuMemAllocAsync", crate::entry::Needs::Init, || {
+        alloc(dptr, bytesize, None, hStream)
+    })
 }

@@ -14,7 +14,12 @@ const MODULE_BYTES: u64 = 2 * MIB;
 /// Whether a stream exists; 0, 1 and 2 are the default ones.
 pub(super) fn check_stream(stream: CUstream) -> Answer {
     let handle = stream as u64;
-    if handle <= 2 || ledger().objects.get(&handle).is_some_and(|o| o.kind == Kind::Stream) {
+    if handle <= 2
+        || ledger()
+            .objects
+            .get(&handle)
+            .is_some_and(|o| o.kind == Kind::Stream)
+    {
         Ok(())
     } else {
         Err(INVALID_HANDLE)
