@@ -1,5 +1,6 @@
 //! Finding captures: where they are, which belong together, whether their process lives.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -47,6 +48,12 @@ pub struct Run {
     pub pid: u32,
     /// The command.
     pub command: Vec<String>,
+    /// When it was started, CLOCK_REALTIME ns.
+    #[serde(default)]
+    pub started_realtime_ns: u64,
+    /// When it had ended, CLOCK_REALTIME ns.
+    #[serde(default)]
+    pub ended_realtime_ns: u64,
     /// How it ended.
     pub ending: Ending,
 }
@@ -100,7 +107,18 @@ impl Fate {
             Self::Exited | Self::Signal(_) | Self::Status(_) | Self::Gone
         )
     }
+}
 
+/// What is known about the end of a recorded process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether and how it ended.
+    pub fate: Fate,
+    /// Until when it lived, or lives, CLOCK_MONOTONIC ns; `None` where only its last record is known.
+    pub until_ns: Option<u64>,
+}
+
+impl Standing {
     /// Finds out.
     pub fn of(capture: &Capture) -> Self {
         let identity = &capture.identity;
@@ -108,28 +126,48 @@ impl Fate {
         if let Some(run) = Run::load(directory, &identity.session)
             && run.pid == identity.pid
         {
-            return match (run.ending, identity.clean_exit_ns) {
-                (Ending::Signal(signal), _) => Self::Signal(signal),
-                (Ending::Exited(0), Some(_)) => Self::Exited,
-                (Ending::Exited(status), _) => Self::Status(status),
+            let lived = run
+                .ended_realtime_ns
+                .checked_sub(identity.opened_realtime_ns);
+            let seen = lived.and_then(|ns| identity.opened_monotonic_ns.checked_add(ns));
+            return Self {
+                fate: match (run.ending, identity.clean_exit_ns) {
+                    (Ending::Signal(signal), _) => Fate::Signal(signal),
+                    (Ending::Exited(0), Some(_)) => Fate::Exited,
+                    (Ending::Exited(status), _) => Fate::Status(status),
+                },
+                until_ns: identity.clean_exit_ns.or(seen),
             };
         }
         // A process that has gone through its exit handlers may still be on its way out.
-        if identity.clean_exit_ns.is_some() {
-            return Self::Exited;
+        if let Some(exit) = identity.clean_exit_ns {
+            return Self {
+                fate: Fate::Exited,
+                until_ns: Some(exit),
+            };
         }
-        if boot_id() != Some(identity.boot_id) {
-            return Self::Elsewhere;
-        }
-        if pid_namespace().is_some_and(|ours| ours != identity.pid_namespace) {
-            return Self::OtherNamespace;
-        }
-        if start_ticks(identity.pid) == Some(identity.start_ticks) {
-            Self::Running
+        let mut until_ns = None;
+        let fate = if boot_id() != Some(identity.boot_id) {
+            Fate::Elsewhere
+        } else if pid_namespace().is_some_and(|ours| ours != identity.pid_namespace) {
+            Fate::OtherNamespace
+        } else if start_ticks(identity.pid) == Some(identity.start_ticks) {
+            until_ns = monotonic_ns();
+            Fate::Running
         } else {
-            Self::Gone
-        }
+            Fate::Gone
+        };
+        Self { fate, until_ns }
     }
+}
+
+/// CLOCK_MONOTONIC, ns.
+fn monotonic_ns() -> Option<u64> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).ok()?;
+    seconds
+        .checked_mul(1_000_000_000)?
+        .checked_add(u64::try_from(now.tv_nsec).ok()?)
 }
 
 fn boot_id() -> Option<[u8; 16]> {
@@ -209,8 +247,25 @@ pub fn open(arguments: &[PathBuf]) -> Result<(Vec<Capture>, Skipped), Error> {
             captures.push(Capture::open(argument)?);
         }
     }
+    // A capture that is named twice holds its memory once.
+    let mut seen = HashSet::new();
+    captures.retain(|capture| {
+        seen.insert(fs::canonicalize(&capture.path).unwrap_or_else(|_| capture.path.clone()))
+    });
     captures.sort_by_key(|capture| capture.identity.opened_realtime_ns);
     Ok((captures, skipped))
+}
+
+/// Every capture of the usual directory.
+///
+/// # Errors
+/// When there is none that can be read.
+pub fn everything() -> Result<(Vec<Capture>, Skipped), Error> {
+    let directory = directory();
+    if !directory.is_dir() {
+        return Err(nothing_in(&directory));
+    }
+    open_all(&directory)
 }
 
 /// Every capture of a directory; an error only when there is none that can be read.
@@ -259,9 +314,30 @@ fn newest() -> Result<(Vec<Capture>, Skipped), Error> {
     if !directory.is_dir() {
         return Err(nothing_in(&directory));
     }
-    let (mut captures, skipped) = open_all(&directory)?;
-    if let Some(newest) = captures.last().map(|capture| capture.identity.clone()) {
-        captures.retain(|capture| belong_together(&capture.identity, &newest));
+    // A directory can hold thousands of captures: only their identities are kept until it is known which are wanted.
+    let mut found = Vec::new();
+    let mut skipped = Vec::new();
+    for path in list(&directory)? {
+        match Capture::open(&path) {
+            Ok(capture) => found.push((path, capture.identity)),
+            Err(error) => skipped.push(error),
+        }
+    }
+    found.sort_by_key(|(_, identity)| identity.opened_realtime_ns);
+    let Some((_, newest)) = found.last() else {
+        return Err(skipped.pop().unwrap_or_else(|| nothing_in(&directory)));
+    };
+    let mut captures = Vec::new();
+    for (path, identity) in &found {
+        if belong_together(identity, newest) {
+            match Capture::open(path) {
+                Ok(capture) => captures.push(capture),
+                Err(error) => skipped.push(error),
+            }
+        }
+    }
+    if captures.is_empty() {
+        return Err(skipped.pop().unwrap_or_else(|| nothing_in(&directory)));
     }
     Ok((captures, skipped))
 }

@@ -1,5 +1,5 @@
 //! A quantity over time in bounded memory: buckets whose width doubles when they are full, each with the least, the greatest
-//! and the last value. The greatest is exact however long the run.
+//! and the last value, and the moment of the first. The greatest is exact however long the run.
 
 /// Buckets kept.
 const BUCKETS: usize = 2048;
@@ -9,6 +9,8 @@ const WIDTH_NS: u64 = 1 << 16;
 /// What a bucket saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
+    /// When the first value came, ns.
+    pub first_ns: u64,
     /// Least value.
     pub least: u64,
     /// Greatest value.
@@ -20,6 +22,7 @@ pub struct Bucket {
 impl Bucket {
     fn merge(self, later: Self) -> Self {
         Self {
+            first_ns: self.first_ns.min(later.first_ns),
             least: self.least.min(later.least),
             greatest: self.greatest.max(later.greatest),
             last: later.last,
@@ -50,6 +53,7 @@ impl Timeline {
             self.buckets.resize(index + 1, None);
         }
         let fresh = Bucket {
+            first_ns: at_ns,
             least: value,
             greatest: value,
             last: value,
@@ -72,51 +76,40 @@ impl Timeline {
         self.width_ns = self.width_ns.saturating_mul(2);
     }
 
-    /// The quantity in `columns` equal parts of a span: between two values it is what it last was.
+    /// The quantity in `columns` equal parts of a span: between two values it is what it last was. A bucket counts in the column
+    /// of its first value; the others are at most a bucket's width later.
     pub fn columns(&self, from_ns: u64, to_ns: u64, columns: usize) -> Vec<Bucket> {
-        let nothing = Bucket {
-            least: 0,
-            greatest: 0,
-            last: 0,
-        };
         let mut answer = Vec::with_capacity(columns);
-        let span = to_ns.saturating_sub(from_ns).max(1);
-        let mut next = 0;
-        let mut held = nothing;
+        let span = u128::from(to_ns.saturating_sub(from_ns).max(1));
+        let part = |column: usize| {
+            let ns = span * column as u128 / columns.max(1) as u128;
+            from_ns.saturating_add(ns as u64)
+        };
+        let mut buckets = self.buckets().peekable();
+        let mut held = 0;
         for column in 0..columns {
-            let end =
-                from_ns + (u128::from(span) * (column as u128 + 1) / columns.max(1) as u128) as u64;
+            let is_last = column + 1 == columns;
             // What was held when the column began is part of it.
             let mut seen = Bucket {
-                least: held.last,
-                greatest: held.last,
-                last: held.last,
+                first_ns: part(column),
+                least: held,
+                greatest: held,
+                last: held,
             };
-            while next < self.buckets.len() {
-                let starts = self.start_ns + next as u64 * self.width_ns;
-                let is_last = column + 1 == columns;
-                if starts >= end && !is_last {
-                    break;
-                }
-                if let Some(bucket) = self.buckets[next] {
-                    seen = seen.merge(bucket);
-                    held = bucket;
-                }
-                next += 1;
+            while let Some(bucket) =
+                buckets.next_if(|bucket| is_last || bucket.first_ns < part(column + 1))
+            {
+                seen = seen.merge(bucket);
+                held = bucket.last;
             }
             answer.push(seen);
         }
         answer
     }
 
-    /// Start of each bucket that saw a value, CLOCK_MONOTONIC ns, with what it saw.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, Bucket)> + '_ {
-        self.buckets
-            .iter()
-            .enumerate()
-            .filter_map(|(index, bucket)| {
-                bucket.map(|bucket| (self.start_ns + index as u64 * self.width_ns, bucket))
-            })
+    /// Everything that was kept, in order of time.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.buckets.iter().flatten().copied()
     }
 }
 
@@ -136,7 +129,7 @@ mod tests {
             };
             timeline.put(5_000 + step * 10_000_000, value);
         }
-        let greatest = timeline.buckets().map(|(_, b)| b.greatest).max();
+        let greatest = timeline.buckets().map(|b| b.greatest).max();
         assert_eq!(greatest, Some(1_000_000));
         assert!(timeline.buckets.len() <= BUCKETS);
         let columns = timeline.columns(5_000, 5_000 + 100_000 * 10_000_000, 50);
@@ -151,21 +144,33 @@ mod tests {
         timeline.put(0, 10);
         timeline.put(900_000_000, 3);
         let columns = timeline.columns(0, 1_000_000_000, 10);
-        assert_eq!(
-            columns[5],
-            Bucket {
-                least: 10,
-                greatest: 10,
-                last: 10
-            }
-        );
-        assert_eq!(
-            columns[9],
-            Bucket {
-                least: 3,
-                greatest: 10,
-                last: 3
-            }
-        );
+        let seen = |column: usize| {
+            let Bucket {
+                least,
+                greatest,
+                last,
+                ..
+            } = columns[column];
+            (least, greatest, last)
+        };
+        assert_eq!(seen(5), (10, 10, 10));
+        assert_eq!(seen(8), (10, 10, 10));
+        // The value changed at the very beginning of this part, not in the one before it.
+        assert_eq!(seen(9), (3, 10, 3));
+    }
+
+    /// Bounds come from a file: a span that no clock has must not overflow.
+    #[test]
+    fn any_span_is_drawn() {
+        let mut timeline = Timeline::default();
+        for at in [u64::MAX, 0, 1, u64::MAX - 1] {
+            timeline.put(at, at);
+        }
+        for (from, to) in [(0, u64::MAX), (u64::MAX, 0), (u64::MAX, u64::MAX)] {
+            let columns = timeline.columns(from, to, 7);
+            let greatest = columns.iter().map(|c| c.greatest).max();
+            assert_eq!(greatest, Some(u64::MAX));
+        }
+        assert!(timeline.columns(0, 1, 0).is_empty());
     }
 }

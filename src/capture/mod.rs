@@ -1,74 +1,66 @@
 //! Bytes to records. Nothing in a capture is believed: lengths are held against the file, counts against lengths,
 //! and what does not fit costs an entry, not the report.
 
+mod head;
 mod tables;
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use gpushim_abi::effect::{Record, state};
-use gpushim_abi::layout::{self, Counter, Region, Text, header, region, slot};
+use gpushim_abi::layout::{Counter, Region, header, region, slot};
 
 use crate::error::{Damage, Error};
+pub use head::Identity;
+use head::{check_header, identity, region_places};
 pub use tables::{Context, Device, InFlight, Module, Note, Tables, Thread, symbol};
 
+/// A ring up to this length is copied whole before it is looked at: 4 MiB.
+const COPY_SLOTS: u64 = 64 * 1024;
 /// Slots that are read at a time.
 const CHUNK_SLOTS: u64 = 16 * 1024;
-/// A table larger than this is no table of ours (the shim's largest is 256 MiB).
-const TABLE_MAX: u64 = 512 << 20;
-
-/// Who and what was recorded.
-#[derive(Clone, Debug, Default)]
-pub struct Identity {
-    /// Process id, in its own pid namespace.
-    pub pid: u32,
-    /// Its parent's.
-    pub parent: u32,
-    /// Process group.
-    pub group: u32,
-    /// User id.
-    pub user: u32,
-    /// Driver version, 1000 × major + 10 × minor; 0 unknown.
-    pub driver_version: i32,
-    /// Start time of the process, clock ticks since boot.
-    pub start_ticks: u64,
-    /// Inode of its pid namespace.
-    pub pid_namespace: u64,
-    /// Boot id.
-    pub boot_id: [u8; 16],
-    /// CLOCK_MONOTONIC, ns, when the capture was opened.
-    pub opened_monotonic_ns: u64,
-    /// CLOCK_REALTIME, ns, at the same moment.
-    pub opened_realtime_ns: u64,
-    /// CLOCK_MONOTONIC, ns, of a clean exit.
-    pub clean_exit_ns: Option<u64>,
-    /// Path of the executable.
-    pub executable: String,
-    /// Arguments.
-    pub command: Vec<String>,
-    /// Working directory.
-    pub directory: String,
-    /// Name of the host.
-    pub host: String,
-    /// Version of the shim.
-    pub shim_version: String,
-    /// Path of the driver library.
-    pub driver_file: String,
-    /// Session of `gpushim run`, empty without one.
-    pub session: String,
-    /// Chosen environment variables, `KEY=VALUE`.
-    pub environment: Vec<String>,
+/// The greatest length of a table that is read, bytes: what the shim's largest capture has, and room. A file that promises
+/// more must not cost the reader its memory.
+const fn table_max(which: Region) -> u64 {
+    match which {
+        Region::Devices => 64 << 10,
+        // Threads are found by number, contexts by 16 bits.
+        Region::Contexts | Region::Threads => 4 << 20,
+        Region::Modules | Region::Notes => 8 << 20,
+        Region::Stacks | Region::Strings => 256 << 20,
+        Region::Ring => 0,
+    }
 }
 
 /// Where the records are.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
+    /// Place of its entry in the region table.
+    entry: usize,
     offset: u64,
-    ready_slots: u64,
     /// Modulus of sequence numbers.
     slots: u64,
+}
+
+/// What of the ring is to be read.
+#[derive(Debug)]
+struct Span {
+    head: u64,
+    /// Slots that the header says are allocated, and those of them that the file has.
+    promised: u64,
+    there: u64,
+    /// The ring's bytes, and what the header said after they were copied.
+    copy: Option<(Vec<u8>, Now)>,
+}
+
+/// What the header of a capture that is being written says by now.
+#[derive(Clone, Copy, Debug)]
+struct Now {
+    head: u64,
+    slots: u64,
+    ready_slots: u64,
 }
 
 /// An opened capture.
@@ -89,19 +81,21 @@ pub struct Capture {
     file: File,
 }
 
-/// What became of the sequence numbers that the ring still has room for.
+/// What became of the sequence numbers. Each is in one class: `total` is the sum of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Numbers given out in all.
     pub total: u64,
-    /// Overwritten, as the ring came round.
+    /// Overwritten, as the ring came round; dropped ones and holes among them.
     pub overwritten: u64,
     /// Read.
     pub read: u64,
-    /// Claimed and never committed: a thread died, or is, between the two.
+    /// Given out and never committed: a thread died, or is, between the two.
     pub holes: u64,
-    /// Given up by the shim; the counters say why.
+    /// Given up by the shim, as its counters say; their slots hold an older record or nothing.
     pub dropped: u64,
+    /// In a part of the ring that the file, cut off, no longer has.
+    pub cut_off: u64,
 }
 
 /// Reads little-endian integers out of bytes whose length was checked.
@@ -128,36 +122,19 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
         .map_or(0, u16::from_le_bytes)
 }
 
-/// A guess at what a foreign file is, for a better message.
-fn looks_like(bytes: &[u8]) -> &'static str {
-    match bytes {
-        [0x7f, b'E', b'L', b'F', ..] => "it is an ELF program or library",
-        [b'{' | b'[', ..] => "it looks like JSON",
-        [0x1f, 0x8b, ..] | [b'P', b'K', ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            "it is compressed; unpack it first"
-        }
-        [0x80, ..] => "it looks like a pickle, perhaps a PyTorch memory snapshot",
-        _ if bytes.iter().all(|&b| b == 0) => {
-            "it holds only zeros: the process died before it wrote the header"
-        }
-        _ => "it does not begin with \"gpushim\"",
-    }
-}
-
-struct Place {
-    offset: u64,
-    ready: u64,
-    reserved: u64,
-    count: u64,
-}
-
 impl Capture {
     /// Opens a capture, of a process that is dead or still running.
     ///
     /// # Errors
     /// When the file cannot be read, is no capture, is cut off within its tables, or is of a later version.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|e| Error::file(path, "open", e))?;
+        // Never waits: a pipe without a writer would hold the command for ever.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits();
+        let file = File::options()
+            .read(true)
+            .custom_flags(flags.cast_signed())
+            .open(path)
+            .map_err(|e| Error::file(path, "open", e))?;
         let metadata = file
             .metadata()
             .map_err(|e| Error::file(path, "examine", e))?;
@@ -182,7 +159,7 @@ impl Capture {
         let load = |which: Region| -> Result<(Vec<u8>, u64), Error> {
             match places.iter().find(|(kind, _)| *kind == which) {
                 Some((_, place)) => {
-                    let len = place.ready.min(TABLE_MAX);
+                    let len = place.ready.min(table_max(which));
                     let entries = len / which.entry_len() as u64;
                     let count = match which {
                         // These two are used entry by entry, whatever was counted.
@@ -206,20 +183,22 @@ impl Capture {
                     value: 0,
                 })
             })?;
-        let frozen = u64_at(&head, header::FROZEN.start);
-        // A ring that is cut off is read as far as it goes.
-        let there = length.saturating_sub(ring.1.offset);
-        let ready_slots = ring.1.ready.min(there) / slot::LEN as u64;
-        let slots = if frozen == 0 {
-            ring.1.reserved / slot::LEN as u64
-        } else {
-            frozen
-        };
-        if !slots.is_power_of_two() {
+        let entry = ring.1.entry;
+        let now = now(&head, entry);
+        if !now.slots.is_power_of_two() {
+            let frozen = u64_at(&head, header::FROZEN.start) != 0;
             return Err(damaged(Damage::Field {
-                field: "the number of slots",
-                offset: (header::REGIONS + Region::Ring.index() * region::LEN) as u64,
-                value: slots,
+                field: if frozen {
+                    "the number of slots by which the ring wraps"
+                } else {
+                    "the number of slots of the ring"
+                },
+                offset: if frozen {
+                    header::FROZEN.start
+                } else {
+                    entry + region::RESERVED.start
+                } as u64,
+                value: now.slots,
             }));
         }
         let identity = identity(&head, &tables);
@@ -229,12 +208,12 @@ impl Capture {
             identity,
             tables,
             counters: Counter::ALL.map(|counter| u64_at(&head, counter.at().start)),
-            frozen: frozen != 0,
-            head: u64_at(&head, header::HEAD.start),
+            frozen: u64_at(&head, header::FROZEN.start) != 0,
+            head: now.head,
             ring: Ring {
+                entry,
                 offset: ring.1.offset,
-                ready_slots,
-                slots,
+                slots: now.slots,
             },
             file,
         })
@@ -266,43 +245,94 @@ impl Capture {
     /// # Errors
     /// When the file cannot be read.
     pub fn records(&self, mut visit: impl FnMut(&Record)) -> Result<Tally, Error> {
+        let span = self.span()?;
         let mut taken_back = HashSet::new();
-        self.walk(&mut |record| {
+        self.walk(&span, &mut |record| {
             if let Some(sequence) = record.takes_back() {
                 taken_back.insert(sequence);
             }
         })?;
-        self.walk(&mut |record| {
+        self.walk(&span, &mut |record| {
             if !(record.is_pending() && taken_back.contains(&record.sequence)) {
                 visit(record);
             }
         })
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&Record)) -> Result<Tally, Error> {
+    /// What is to be read. A short ring that is being written comes round faster than it can be read twice: it is copied.
+    fn span(&self) -> Result<Span, Error> {
         let ring = self.ring;
+        // Asked anew: the ring of a living process may have grown, and its head moved on, since the capture was opened.
+        let now = self.now()?;
+        let promised = now.ready_slots.min(ring.slots);
+        let length = self
+            .file
+            .metadata()
+            .map_err(|e| Error::file(&self.path, "examine", e))?
+            .len();
+        // A ring that is cut off is read as far as it goes.
+        let there = promised.min(length.saturating_sub(ring.offset) / slot::LEN as u64);
+        let copy = if there <= COPY_SLOTS {
+            let bytes = read_some(
+                &self.file,
+                &self.path,
+                ring.offset,
+                there * slot::LEN as u64,
+            )?;
+            Some((bytes, self.now()?))
+        } else {
+            None
+        };
+        Ok(Span {
+            head: now.head,
+            promised,
+            there,
+            copy,
+        })
+    }
+
+    /// Bytes of some slots, and what the header said after they were copied.
+    fn slots(&self, span: &Span, at: u64, run: u64) -> Result<(Vec<u8>, Now), Error> {
+        const LEN: u64 = slot::LEN as u64;
+        if let Some((bytes, now)) = &span.copy {
+            let end = bytes.len().min(((at + run) * LEN) as usize);
+            let bytes = bytes.get((at * LEN) as usize..end).unwrap_or_default();
+            return Ok((bytes.to_vec(), *now));
+        }
+        let bytes = read_some(
+            &self.file,
+            &self.path,
+            self.ring.offset + at * LEN,
+            run * LEN,
+        )?;
+        Ok((bytes, self.now()?))
+    }
+
+    fn walk(&self, span: &Span, visit: &mut dyn FnMut(&Record)) -> Result<Tally, Error> {
+        let ring = self.ring;
+        let mut missing = 0;
+        let mut sequence = span.head.saturating_sub(ring.slots);
         let mut tally = Tally {
-            total: self.head,
-            overwritten: self.oldest(),
+            total: span.head,
+            overwritten: sequence,
             ..Tally::default()
         };
-        let mut sequence = self.oldest();
-        while sequence < self.head {
+        while sequence < span.head {
             let at = sequence % ring.slots;
-            let rest = (self.head - sequence).min(ring.slots - at);
-            let there = ring.ready_slots.saturating_sub(at).min(rest);
-            if there == 0 {
+            let rest = (span.head - sequence).min(ring.slots - at);
+            let run = span.there.saturating_sub(at).min(rest).min(CHUNK_SLOTS);
+            if run == 0 {
+                let cut_off = span.promised.saturating_sub(at).min(rest);
+                tally.cut_off += cut_off;
                 // Slots beyond what is allocated were never written.
-                tally.dropped += rest;
+                missing += rest - cut_off;
                 sequence += rest;
                 continue;
             }
-            let run = there.min(CHUNK_SLOTS);
-            let len = slot::LEN as u64;
-            let bytes = read_some(&self.file, &self.path, ring.offset + at * len, run * len)?;
+            let (bytes, now) = self.slots(span, at, run)?;
             // A slot that another lap's writer may have been in while it was copied is torn: its number plus the
             // ring's length is below what has been given out by now.
-            let torn_below = self.head_now()?.saturating_sub(ring.slots);
+            let torn_below = now.head.saturating_sub(now.slots);
             for (index, bytes) in bytes.chunks_exact(slot::LEN).enumerate() {
                 let number = sequence + index as u64;
                 let Ok(bytes) = <&[u8; slot::LEN]>::try_from(bytes) else {
@@ -320,144 +350,50 @@ impl Capture {
                 } else if lap.is_some_and(|lap| state == slot::claimed(lap)) {
                     tally.holes += 1;
                 } else {
-                    tally.dropped += 1;
+                    missing += 1;
                 }
             }
-            tally.dropped += run - (bytes.len() / slot::LEN) as u64;
+            // The file was cut while it was read.
+            tally.cut_off += run - (bytes.len() / slot::LEN) as u64;
             sequence += run;
         }
+        // A slot that holds nothing of its number was given up, which is counted, or its writer died between the
+        // number and the claim. What the counters have beyond that was dropped among the overwritten.
+        let dropped = self
+            .counter(Counter::SlotBusy)
+            .saturating_add(self.counter(Counter::RingNotReady));
+        tally.dropped = missing.min(dropped);
+        tally.holes += missing - tally.dropped;
         Ok(tally)
     }
 
-    fn head_now(&self) -> Result<u64, Error> {
-        let bytes = read_some(&self.file, &self.path, header::HEAD.start as u64, 8)?;
-        Ok(u64_at(&bytes, 0).max(self.head))
+    fn now(&self) -> Result<Now, Error> {
+        let head = read_some(&self.file, &self.path, 0, header::LEN as u64)?;
+        let now = now(&head, self.ring.entry);
+        Ok(Now {
+            head: now.head.max(self.head),
+            // `frozen` is set once, and never makes a ring longer.
+            slots: if now.slots == 0 {
+                self.ring.slots
+            } else {
+                now.slots.min(self.ring.slots)
+            },
+            ready_slots: now.ready_slots,
+        })
     }
 }
 
-/// Checks what the header says of itself; whether all of it is there.
-fn check_header(head: &[u8], length: u64) -> Result<bool, Damage> {
-    if length == 0 {
-        return Err(Damage::Empty);
-    }
-    let magic = head.get(header::MAGIC).unwrap_or(head);
-    if !layout::MAGIC.starts_with(magic) {
-        return Err(Damage::Foreign(looks_like(head)));
-    }
-    if head.len() < header::LEN {
-        return Ok(false);
-    }
-    let version = u16_at(head, header::VERSION.start);
-    if version > layout::VERSION {
-        return Err(Damage::Newer(version));
-    }
-    if version == 0 {
-        return Err(Damage::Field {
-            field: "the format version",
-            offset: header::VERSION.start as u64,
-            value: 0,
-        });
-    }
-    if u32_at(head, header::COMPLETE.start) != 1 {
-        return Err(Damage::Incomplete);
-    }
-    Ok(true)
-}
-
-/// The regions that this version knows, each held against the length of the file.
-fn region_places(head: &[u8], length: u64) -> Result<Vec<(Region, Place)>, Damage> {
-    let mut places: Vec<(Region, Place)> = Vec::new();
-    for index in 0..header::REGION_SLOTS {
-        let at = header::REGIONS + index * region::LEN;
-        let kind = u32_at(head, at + region::KIND.start);
-        // A later shim's regions are skipped.
-        let Some(which) = Region::ALL.into_iter().find(|r| *r as u32 == kind) else {
-            continue;
-        };
-        let place = Place {
-            offset: u64_at(head, at + region::OFFSET.start),
-            reserved: u64_at(head, at + region::RESERVED.start),
-            ready: u64_at(head, at + region::READY.start),
-            count: u64_at(head, at + region::COUNT.start),
-        };
-        let field = |field, range: std::ops::Range<usize>, value| Damage::Field {
-            field,
-            offset: (at + range.start) as u64,
-            value,
-        };
-        let entry_len = u32_at(head, at + region::ENTRY_LEN.start);
-        if entry_len as usize != which.entry_len() {
-            let value = u64::from(entry_len);
-            return Err(field(
-                "the length of a region's entries",
-                region::ENTRY_LEN,
-                value,
-            ));
-        }
-        if place.ready > place.reserved {
-            return Err(field(
-                "the ready length of a region",
-                region::READY,
-                place.ready,
-            ));
-        }
-        if place.offset < header::LEN as u64 {
-            return Err(field(
-                "the offset of a region",
-                region::OFFSET,
-                place.offset,
-            ));
-        }
-        let needs = place
-            .offset
-            .checked_add(place.ready)
-            .ok_or_else(|| field("the offset of a region", region::OFFSET, place.offset))?;
-        // The ring may be cut off: the rest of it is still worth reading.
-        if needs > length && which != Region::Ring {
-            return Err(Damage::Truncated {
-                part: "a table",
-                needs,
-                has: length,
-            });
-        }
-        if places.iter().all(|(known, _)| *known != which) {
-            places.push((which, place));
-        }
-    }
-    Ok(places)
-}
-
-fn identity(head: &[u8], tables: &Tables) -> Identity {
-    let text = |which: Text| tables.text(&head[which.at()]);
-    let list = |which: Text| -> Vec<String> {
-        let whole = text(which);
-        if whole.is_empty() {
-            Vec::new()
+/// Reads what moves in a header.
+fn now(head: &[u8], entry: usize) -> Now {
+    let frozen = u64_at(head, header::FROZEN.start);
+    Now {
+        head: u64_at(head, header::HEAD.start),
+        slots: if frozen == 0 {
+            u64_at(head, entry + region::RESERVED.start) / slot::LEN as u64
         } else {
-            whole.split('\0').map(str::to_owned).collect()
-        }
-    };
-    let exit = u64_at(head, header::CLEAN_EXIT.start);
-    Identity {
-        pid: u32_at(head, header::PID.start),
-        parent: u32_at(head, header::PPID.start),
-        group: u32_at(head, header::PGID.start),
-        user: u32_at(head, header::UID.start),
-        driver_version: u32_at(head, header::DRIVER_VERSION.start) as i32,
-        start_ticks: u64_at(head, header::START_TICKS.start),
-        pid_namespace: u64_at(head, header::PID_NAMESPACE.start),
-        boot_id: head[header::BOOT_ID].try_into().unwrap_or_default(),
-        opened_monotonic_ns: u64_at(head, header::OPENED_MONOTONIC.start),
-        opened_realtime_ns: u64_at(head, header::OPENED_REALTIME.start),
-        clean_exit_ns: (exit != 0).then_some(exit),
-        executable: text(Text::Executable),
-        command: list(Text::CommandLine),
-        directory: text(Text::WorkingDirectory),
-        host: text(Text::Host),
-        shim_version: text(Text::ShimVersion),
-        driver_file: text(Text::DriverFile),
-        session: text(Text::Session),
-        environment: list(Text::Environment),
+            frozen
+        },
+        ready_slots: u64_at(head, entry + region::READY.start) / slot::LEN as u64,
     }
 }
 

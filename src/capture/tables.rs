@@ -179,6 +179,23 @@ impl Tables {
         Ok(tables)
     }
 
+    /// Tables of nothing but contexts, each a handle and a device.
+    #[cfg(test)]
+    pub(crate) fn with_contexts(contexts: &[(u64, u8)]) -> Self {
+        Self {
+            contexts: contexts
+                .iter()
+                .map(|&(handle, device)| {
+                    Some(Context {
+                        handle,
+                        device: Some(device),
+                    })
+                })
+                .collect(),
+            ..Self::default()
+        }
+    }
+
     /// The text that eight bytes refer to; empty where they refer to nothing that is there.
     pub fn text(&self, reference: &[u8]) -> String {
         let (offset, len) = (u32_at(reference, 0) as usize, u32_at(reference, 4) as usize);

@@ -32,7 +32,7 @@ pub fn main(arguments: &cli::Demo) -> Result<ExitCode, Error> {
         .arg(&captures)
         .arg("--")
         .arg(&program);
-    if arguments.standin || doctor::driver().is_none() {
+    if arguments.standin || doctor::driver::driver().is_none() {
         let library = beside(folder, STANDIN)?;
         let drivers = captures.join("standin");
         fs::create_dir_all(&drivers).map_err(|e| Error::file(&drivers, "create", e))?;
@@ -44,9 +44,12 @@ pub fn main(arguments: &cli::Demo) -> Result<ExitCode, Error> {
             path.push(before);
         }
         run.env("LD_LIBRARY_PATH", path).env("STANDIN_DEVICES", "2");
-        anstream::println!(
-            "There is no NVIDIA driver here: this runs on the stand-in, with two devices.\n"
-        );
+        let why = if arguments.standin {
+            "As asked"
+        } else {
+            "There is no NVIDIA driver here"
+        };
+        anstream::println!("{why}: this runs on the stand-in driver, with two devices.\n");
     }
     anstream::println!("$ gpushim run -- two_models");
     let status = run.status().map_err(|e| Error::file(&this, "run", e))?;

@@ -18,6 +18,13 @@ pub(crate) fn say_skipped(skipped: &[Error]) {
     }
 }
 
+/// Says on standard error what a capture lacks, where the answer itself has no place for it.
+pub(crate) fn say_losses(pid: u32, losses: &[String]) {
+    for loss in losses {
+        anstream::eprintln!("gpushim: pid {pid}: not exact: {loss}");
+    }
+}
+
 /// Writes a JSON document.
 pub(crate) fn write_json(value: &impl serde::Serialize) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();

@@ -4,16 +4,17 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::{csv_error, say_skipped, write_json};
+use super::{csv_error, say_losses, say_skipped, write_json};
 use crate::cli::{self, Format};
 use crate::error::Error;
-use crate::report::{self, Options, Process, SCHEMA};
+use crate::report::{self, Options, Process, SCHEMA, Together};
 use crate::{render, session};
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
     processes: &'a [Process],
+    together: Vec<Together>,
 }
 
 /// Reads a moment: a number with an optional unit.
@@ -65,6 +66,7 @@ pub fn main(arguments: &cli::Report) -> Result<ExitCode, Error> {
         Format::Json => write_json(&Document {
             schema: SCHEMA,
             processes: &processes,
+            together: report::together(&processes),
         })?,
         Format::Csv => csv(&processes)?,
     }
@@ -88,6 +90,7 @@ fn csv(processes: &[Process]) -> Result<(), Error> {
     ])
     .map_err(csv_error)?;
     for process in processes {
+        say_losses(process.pid, &process.losses);
         for group in &process.alive {
             out.write_record([
                 process.pid.to_string(),

@@ -10,7 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, io, process, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::consts::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 
@@ -133,12 +135,33 @@ fn preload_value(library: &Path, before: Option<&OsStr>) -> OsString {
     value
 }
 
+/// CLOCK_REALTIME, ns.
+fn realtime_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0))
+}
+
 /// A session's id: unique on this machine for as long as clocks do not step back.
 fn new_session() -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos());
-    format!("run-{}-{now:x}", process::id())
+    format!("run-{}-{:x}", process::id(), realtime_ns())
+}
+
+/// The signals that are handed on: all but those that were ignored when we began, as under `nohup`. The command inherits what is ignored, and
+/// a handler of ours would take that from it.
+fn handed_on() -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    [
+        SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH,
+    ]
+    .into_iter()
+    .filter(|signal| ignored >> (signal - 1) & 1 == 0)
+    .collect()
 }
 
 /// Runs the command.
@@ -173,10 +196,9 @@ pub fn main(arguments: &cli::Run) -> Result<ExitCode, Error> {
         command.env("GPUSHIM_SIZE", size);
     }
     // Before the command exists, so that no signal finds us without a handler.
-    let signals = SignalsInfo::<WithOrigin>::new([
-        SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH,
-    ])
-    .map_err(|e| Error::Usage(format!("cannot forward signals: {e}")))?;
+    let signals = SignalsInfo::<WithOrigin>::new(handed_on())
+        .map_err(|e| Error::Usage(format!("cannot forward signals: {e}")))?;
+    let started_realtime_ns = realtime_ns();
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -201,6 +223,8 @@ pub fn main(arguments: &cli::Run) -> Result<ExitCode, Error> {
             .iter()
             .map(|word| word.to_string_lossy().into_owned())
             .collect(),
+        started_realtime_ns,
+        ended_realtime_ns: realtime_ns(),
         ending: match status.signal() {
             Some(signal) => Ending::Signal(signal),
             None => Ending::Exited(status.code().unwrap_or(0)),

@@ -3,6 +3,9 @@
 use crate::render::units;
 use crate::timeline::Bucket;
 
+/// Columns of the labels and the axis on the left.
+pub const AXIS_WIDTH: usize = LABEL_WIDTH + 2;
+const LABEL_WIDTH: usize = 9;
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// One line: each column as high as its greatest value.
@@ -12,7 +15,6 @@ pub fn sparkline(columns: &[Bucket]) -> String {
         .iter()
         .map(|column| match column.greatest {
             0 => ' ',
-            _ if top == 0 => ' ',
             value => EIGHTHS[(u128::from(value) * 7 / u128::from(top)) as usize],
         })
         .collect()
@@ -21,7 +23,6 @@ pub fn sparkline(columns: &[Bucket]) -> String {
 /// A chart with axes: `rows` lines of blocks, sizes on the left, seconds below.
 pub fn area(columns: &[Bucket], rows: usize, from_s: f64, to_s: f64) -> Vec<String> {
     let top = columns.iter().map(|c| c.greatest).max().unwrap_or(0).max(1);
-    let label_width = 9;
     let mut lines = Vec::new();
     for row in (0..rows).rev() {
         // Eighths of a row that are filled below this row's top.
@@ -44,17 +45,17 @@ pub fn area(columns: &[Bucket], rows: usize, from_s: f64, to_s: f64) -> Vec<Stri
             String::new()
         };
         lines.push(
-            format!("{label:>label_width$} ┤{bar}")
+            format!("{label:>LABEL_WIDTH$} ┤{bar}")
                 .trim_end()
                 .to_owned(),
         );
     }
     let width = columns.len();
-    lines.push(format!("{:>label_width$} └{}", "0", "─".repeat(width)));
+    lines.push(format!("{:>LABEL_WIDTH$} └{}", "0", "─".repeat(width)));
     let (left, middle, right) = (
-        seconds(from_s),
-        seconds((from_s + to_s) / 2.0),
-        seconds(to_s),
+        units::seconds(from_s),
+        units::seconds(f64::midpoint(from_s, to_s)),
+        units::seconds(to_s),
     );
     let mut axis: Vec<char> = vec![' '; width.max(right.len())];
     for (text, centre) in [(&left, 0), (&middle, width / 2), (&right, width)] {
@@ -72,16 +73,8 @@ pub fn area(columns: &[Bucket], rows: usize, from_s: f64, to_s: f64) -> Vec<Stri
         }
     }
     let axis: String = axis.into_iter().collect();
-    lines.push(format!("{:label_width$}  {}", "", axis.trim_end()));
+    lines.push(format!("{:LABEL_WIDTH$}  {}", "", axis.trim_end()));
     lines
-}
-
-fn seconds(value: f64) -> String {
-    if value.abs() < 10.0 {
-        format!("{value:.2} s")
-    } else {
-        format!("{value:.0} s")
-    }
 }
 
 #[cfg(test)]
@@ -90,6 +83,7 @@ mod tests {
 
     fn column(greatest: u64) -> Bucket {
         Bucket {
+            first_ns: 0,
             least: 0,
             greatest,
             last: greatest,

@@ -45,17 +45,16 @@ pub fn span(ns: u64) -> String {
     }
 }
 
-/// A moment, as seconds since the capture was opened.
-pub fn moment(at_ns: u64, opened_ns: u64) -> String {
-    let seconds = seconds_since(at_ns, opened_ns);
-    if seconds.abs() < 100.0 {
-        format!("{seconds:.2} s")
+/// A moment, in seconds since the capture was opened.
+pub fn seconds(value: f64) -> String {
+    if value.abs() < 100.0 {
+        format!("{value:.2} s")
     } else {
-        format!("{seconds:.0} s")
+        format!("{value:.0} s")
     }
 }
 
-/// The same as a number.
+/// A moment, as seconds since the capture was opened.
 pub fn seconds_since(at_ns: u64, opened_ns: u64) -> f64 {
     (i128::from(at_ns) - i128::from(opened_ns)) as f64 / 1e9
 }
@@ -87,7 +86,7 @@ pub fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

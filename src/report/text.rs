@@ -1,15 +1,16 @@
 //! The report as one screen of text.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use gpushim_abi::layout::slot::DEVICE_UNKNOWN;
 
-use super::{Device, Process};
-use crate::render::{BAD, FAINT, HEADING, WARNING, keep_end, keep_start, plain, units};
+use super::{Context, Device, Process, alive};
+use crate::render::{BAD, FAINT, HEADING, WARNING, keep_start, plain, units};
 
-/// Groups that are shown unless all are asked for.
-const GROUPS_SHOWN: usize = 8;
+/// Contexts that are listed one by one unless all are asked for.
+const CONTEXTS_SHOWN: usize = 3;
+/// Where the text of a field begins, columns.
+const FIELD_INDENT: usize = 28;
 
 /// Writes the report of one session.
 ///
@@ -25,31 +26,64 @@ pub fn write(
         if index > 0 {
             writeln!(out)?;
         }
-        headline(out, process, processes.len(), width)?;
-        losses(out, process, width)?;
+        let what = about(process, processes.len());
+        headline(out, "report", &process.command, &what, width)?;
+        whole(out, process, width)?;
         for device in &process.devices {
             writeln!(out)?;
-            write_device(out, process, device, width)?;
+            write_device(out, process, device, all, width)?;
         }
         if process.devices.is_empty() {
             writeln!(out, "\nNo device memory was touched.")?;
         }
-        host(out, process)?;
-        alive(out, process, all, width)?;
+        host(out, process, width)?;
+        alive::write(out, process, all, width)?;
         failures(out, process, width)?;
         in_flight(out, process)?;
         notes(out, process, all, width)?;
     }
     if processes.len() > 1 {
-        together(out, processes)?;
+        together(out, processes, width)?;
     }
     Ok(())
 }
 
-fn headline(out: &mut dyn Write, process: &Process, of: usize, width: usize) -> io::Result<()> {
-    let command = plain(&process.command.join(" "));
-    let what = format!(
-        " · {}, {} · {}pid {}, {}",
+/// The command as it was typed, more or less: without the folder of its program.
+pub(crate) fn command_line(command: &[String]) -> String {
+    let mut words = command.iter().map(String::as_str);
+    let program = words.next().unwrap_or("unknown command");
+    let program = program.rsplit('/').next().unwrap_or(program);
+    plain(
+        &[program]
+            .into_iter()
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
+}
+
+/// The first line about a process, in two where one is too narrow.
+pub(crate) fn headline(
+    out: &mut dyn Write,
+    verb: &str,
+    command: &[String],
+    what: &str,
+    width: usize,
+) -> io::Result<()> {
+    let name = format!("gpushim {verb} · ");
+    let command = command_line(command);
+    let room = width.saturating_sub(name.chars().count());
+    if command.chars().count() + 3 + what.chars().count() <= room {
+        return writeln!(out, "{HEADING}{name}{command}{HEADING:#} · {what}");
+    }
+    let command = keep_start(&command, room);
+    writeln!(out, "{HEADING}{name}{command}{HEADING:#}")?;
+    wrap(out, width, anstyle::Style::new(), what)
+}
+
+fn about(process: &Process, of: usize) -> String {
+    format!(
+        "{}, {} · {}pid {}, {}",
         units::wall(process.opened_realtime_ns),
         units::span((process.seconds.max(0.0) * 1e9) as u64),
         if of > 1 {
@@ -59,87 +93,50 @@ fn headline(out: &mut dyn Write, process: &Process, of: usize, width: usize) -> 
         },
         process.pid,
         process.fate,
-    );
-    let room = width
-        .saturating_sub(what.chars().count() + "gpushim report · ".len())
-        .max(24);
-    let command = keep_start(&command, room);
-    writeln!(out, "{HEADING}gpushim report · {command}{HEADING:#}{what}")
+    )
 }
 
 /// Says whether the figures can be relied on; nothing is worse than a wrong number without a word.
-fn losses(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<()> {
+fn whole(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<()> {
     let records = &process.records;
+    let unfinished = match (records.holes, process.running) {
+        (0, _) => String::new(),
+        (n, true) => format!(
+            "; {} being written",
+            units::count(n, "record is", "records are")
+        ),
+        (n, false) => format!(
+            "; {} being written when it ended",
+            units::count(n, "more was", "more were")
+        ),
+    };
     if process.exact {
-        let held = if records.holes > 0 {
-            format!(
-                "; {} at the moment of death",
-                units::count(
-                    records.holes,
-                    "record was being written",
-                    "records were being written"
-                )
-            )
-        } else {
-            String::new()
-        };
-        return writeln!(
-            out,
-            "{FAINT}exact: all {} from the first call on are here{held}{FAINT:#}",
+        let text = format!(
+            "exact: all {} from the first call on are here{unfinished}",
             units::count(records.read, "record", "records")
         );
+        return wrap(out, width, FAINT, &text);
     }
-    if records.overwritten > 0 {
-        wrap(
-            out,
-            width,
-            WARNING,
-            &format!(
-                "not exact: the first {} were overwritten. What was born in them and is still alive is not shown, and peaks before {} are not known. GPUSHIM_SIZE makes the record longer.",
-                units::count(records.overwritten, "record", "records"),
-                "the oldest record"
-            ),
-        )?;
+    for loss in &process.losses {
+        wrap(out, width, WARNING, &format!("not exact: {loss}"))?;
     }
-    if records.dropped > 0 {
-        wrap(
-            out,
-            width,
-            WARNING,
-            &format!(
-                "not exact: {} dropped by the recorder{}.",
-                units::count(records.dropped, "record was", "records were"),
-                if records.frozen {
-                    " while it could not take more disk space"
-                } else {
-                    " while a slot was busy or the ring grew"
-                }
-            ),
-        )?;
-    }
-    if let Some(missed) = records.counters.get("missed_while_opening") {
-        wrap(
-            out,
-            width,
-            WARNING,
-            &format!(
-                "not exact: {} while the capture was being opened.",
-                units::count(*missed, "call came", "calls came")
-            ),
-        )?;
-    }
-    if records.unknown_calls > 0 {
-        wrap(
-            out,
-            width,
-            WARNING,
-            &format!(
-                "not exact: {} of a later version; use a newer gpushim.",
-                units::count(records.unknown_calls, "record is", "records are")
-            ),
-        )?;
-    }
-    Ok(())
+    let parts: Vec<String> = [
+        (records.read, "read"),
+        (records.overwritten, "overwritten"),
+        (records.dropped, "dropped"),
+        (records.holes, "unfinished"),
+        (records.cut_off, "cut off"),
+    ]
+    .into_iter()
+    .filter(|(n, _)| *n > 0)
+    .map(|(n, what)| format!("{} {what}", units::thousands(n)))
+    .collect();
+    let text = format!(
+        "{}: {}",
+        units::count(records.total, "record", "records"),
+        parts.join(", ")
+    );
+    wrap(out, width, FAINT, &text)
 }
 
 fn wrap(out: &mut dyn Write, width: usize, style: anstyle::Style, text: &str) -> io::Result<()> {
@@ -153,6 +150,7 @@ fn write_device(
     out: &mut dyn Write,
     process: &Process,
     device: &Device,
+    all: bool,
     width: usize,
 ) -> io::Result<()> {
     let short = device.uuid.get(..12).unwrap_or(&device.uuid);
@@ -162,63 +160,40 @@ fn write_device(
         plain(&device.name),
         plain(&device.pci)
     );
-    let when = when(process);
+    // What was born unseen can only have been more; what ended unseen makes it less.
+    let records = &process.records;
+    let least = match (records.overwritten, records.dropped + records.cut_off) {
+        (0, 0) => "",
+        (_, 0) => "≥ ",
+        _ => "≈ ",
+    };
+    let peak = if device.peak_bytes == 0 {
+        String::new()
+    } else {
+        format!(
+            "   peak {least}{} at {}",
+            units::bytes(device.peak_bytes),
+            units::seconds(device.peak_seconds)
+        )
+    };
     let state = format!(
-        "{when} {}   peak {} at {:.2} s",
-        units::bytes(device.live_bytes),
-        units::bytes(device.peak_bytes),
-        device.peak_seconds
+        "{} {least}{}{peak}",
+        when(process),
+        units::bytes(device.live_bytes)
     );
-    let gap = width
-        .saturating_sub(title.chars().count() + state.chars().count())
-        .max(3);
-    writeln!(
-        out,
-        "{HEADING}{title}{HEADING:#}{:gap$}{HEADING}{state}{HEADING:#}",
-        ""
-    )?;
-    let living = device
-        .contexts
-        .iter()
-        .filter(|c| c.ended_by.is_none())
-        .count();
-    for context in &device.contexts {
-        let how = match context.origin {
-            "primary" => units::count(context.references.into(), "reference", "references"),
-            "created" => "created".to_owned(),
-            _ => "by no recorded call".to_owned(),
-        };
-        let end = match (context.ended_by, context.ended_seconds) {
-            (Some(by), Some(at)) => format!(", {by} at {at:.2} s"),
-            _ => format!(", {how}"),
-        };
-        let kind = if context.origin == "primary" {
-            "primary"
-        } else {
-            "own"
-        };
-        let line = format!(
-            "{}{end}; made at {:.2} s by {}, {}",
-            if context.origin == "unseen" { "" } else { kind },
-            context.began_seconds,
-            plain(&context.caller),
-            context.call,
-        );
-        field(
+    let used = title.chars().count() + state.chars().count();
+    if used + 3 <= width {
+        let gap = width - used;
+        writeln!(
             out,
-            "context",
-            "",
-            &keep_start(line.trim_start_matches(", "), width.saturating_sub(28)),
+            "{HEADING}{title}{HEADING:#}{:gap$}{HEADING}{state}{HEADING:#}",
+            ""
         )?;
+    } else {
+        writeln!(out, "{HEADING}{title}{HEADING:#}")?;
+        writeln!(out, "  {HEADING}{state}{HEADING:#}")?;
     }
-    if living > 0 {
-        field(
-            out,
-            "",
-            "",
-            "its own memory (hundreds of MiB) is not counted here",
-        )?;
-    }
+    contexts(out, device, all, width)?;
     let rows = [
         (
             "allocated",
@@ -256,7 +231,7 @@ fn write_device(
                 "{} alive{mapped}   {FAINT}{note}{FAINT:#}",
                 units::thousands(count)
             );
-            field(out, name, &units::bytes(bytes), &text)?;
+            field(out, name, &units::bytes(bytes), &text, width)?;
         }
     }
     if device.footprint_bytes > device.live_bytes {
@@ -265,7 +240,8 @@ fn write_device(
             out,
             "rounding",
             &units::bytes(rounding),
-            "estimate: the driver takes 2 MiB blocks",
+            "an estimate: the driver takes blocks of 2 MiB",
+            width,
         )?;
     }
     field(
@@ -277,20 +253,99 @@ fn write_device(
             units::count(device.allocations, "allocation", "allocations"),
             units::thousands(device.frees)
         ),
+        width,
     )?;
     if !device.spark.trim().is_empty() {
+        let begin = if process.course_from_seconds > 0.0 {
+            units::seconds(process.course_from_seconds)
+        } else {
+            "0".to_owned()
+        };
         writeln!(
             out,
-            "  {}  {FAINT}0 … {}{FAINT:#}",
+            "  {}  {FAINT}{begin} … {}{FAINT:#}",
             device.spark,
-            units::span((process.seconds.max(0.0) * 1e9) as u64)
+            units::seconds(process.course_to_seconds)
         )?;
     }
     Ok(())
 }
 
+/// Contexts: the living ones with who made them, the ended ones as a number unless all are asked for.
+fn contexts(out: &mut dyn Write, device: &Device, all: bool, width: usize) -> io::Result<()> {
+    let (ended, living): (Vec<&Context>, Vec<&Context>) =
+        device.contexts.iter().partition(|c| c.ended_by.is_some());
+    let shown = if all {
+        device.contexts.len()
+    } else {
+        CONTEXTS_SHOWN
+    };
+    for (index, context) in living.iter().take(shown).enumerate() {
+        let mut text = match context.origin {
+            "primary" => format!(
+                "primary, {}; made at {} by {}, {}",
+                units::count(context.references.into(), "reference", "references"),
+                units::seconds(context.began_seconds),
+                plain(&context.caller),
+                context.call
+            ),
+            "created" => format!(
+                "created at {} by {}, {}",
+                units::seconds(context.began_seconds),
+                plain(&context.caller),
+                context.call
+            ),
+            _ => format!(
+                "made by no recorded call; first seen at {} in {} by {}",
+                units::seconds(context.began_seconds),
+                context.call,
+                plain(&context.caller)
+            ),
+        };
+        if index == 0 {
+            text.push_str("; its own memory, hundreds of MiB, is not counted here");
+        }
+        field(out, "context", "", &text, width)?;
+    }
+    if living.len() > shown {
+        let more = units::count(
+            (living.len() - shown) as u64,
+            "more context",
+            "more contexts",
+        );
+        field(out, "", "", &format!("{more} (--all shows them)"), width)?;
+    }
+    if ended.is_empty() {
+        return Ok(());
+    }
+    if all || living.len() + ended.len() <= CONTEXTS_SHOWN {
+        for context in ended {
+            let text = format!(
+                "{}, made at {} by {}; {} at {}",
+                context.origin,
+                units::seconds(context.began_seconds),
+                plain(&context.caller),
+                context.ended_by.unwrap_or_default(),
+                units::seconds(context.ended_seconds.unwrap_or_default()),
+            );
+            field(out, "context", "", &text, width)?;
+        }
+        return Ok(());
+    }
+    let last = ended
+        .iter()
+        .filter_map(|c| c.ended_seconds)
+        .fold(0.0, f64::max);
+    let text = format!(
+        "{} ended, the last at {} (--all shows them)",
+        units::count(ended.len() as u64, "context has", "contexts have"),
+        units::seconds(last)
+    );
+    field(out, "", "", &text, width)
+}
+
 /// A device's short name.
-fn gpu(ordinal: u8) -> String {
+pub(crate) fn gpu(ordinal: u8) -> String {
     if ordinal == DEVICE_UNKNOWN {
         "GPU ?".to_owned()
     } else {
@@ -298,21 +353,32 @@ fn gpu(ordinal: u8) -> String {
     }
 }
 
-fn when(process: &Process) -> &'static str {
+pub(super) fn when(process: &Process) -> &'static str {
     if process.earlier {
         "then"
     } else if process.over {
         "at the end"
-    } else {
+    } else if process.running {
         "now"
+    } else {
+        "at the last record"
     }
 }
 
-fn field(out: &mut dyn Write, name: &str, value: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "  {name:12} {value:>10}   {text}")
+fn field(out: &mut dyn Write, name: &str, value: &str, text: &str, width: usize) -> io::Result<()> {
+    let head = format!("  {name:12} {value:>10}   ");
+    let indent = " ".repeat(FIELD_INDENT);
+    let shape = textwrap::Options::new(width)
+        .initial_indent(&head)
+        .subsequent_indent(&indent)
+        .break_words(false);
+    for line in textwrap::wrap(text, shape) {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
 }
 
-fn host(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+fn host(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<()> {
     let host = &process.host_memory;
     let rows = [
         (
@@ -347,77 +413,8 @@ fn host(out: &mut dyn Write, process: &Process) -> io::Result<()> {
     for (name, bytes, count, note) in rows {
         if count > 0 {
             let text = format!("{} alive   {FAINT}{note}{FAINT:#}", units::thousands(count));
-            field(out, name, &units::bytes(bytes), &text)?;
+            field(out, name, &units::bytes(bytes), &text, width)?;
         }
-    }
-    Ok(())
-}
-
-fn alive(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io::Result<()> {
-    if process.alive.is_empty() {
-        return writeln!(
-            out,
-            "\n{HEADING}Alive {}{HEADING:#}\n  nothing",
-            when(process)
-        );
-    }
-    let note = if process.over && !process.earlier {
-        "   reclaimed when the process ended"
-    } else {
-        ""
-    };
-    writeln!(
-        out,
-        "\n{HEADING}Alive {}, by call, caller and size{HEADING:#}{FAINT}{note}{FAINT:#}",
-        when(process)
-    )?;
-    let shown = if all {
-        process.alive.len()
-    } else {
-        GROUPS_SHOWN
-    };
-    let call_width = process
-        .alive
-        .iter()
-        .take(shown)
-        .map(|g| g.call.len())
-        .max()
-        .unwrap_or(0);
-    for group in process.alive.iter().take(shown) {
-        let device = group.device.map_or_else(|| "host ".to_owned(), gpu);
-        let born = if group.count == 1 {
-            format!("{:.2} s", group.first_seconds)
-        } else {
-            format!("{:.2} … {:.2} s", group.first_seconds, group.last_seconds)
-        };
-        let left = format!(
-            "  {:>10}  {:>6} × {:<10} {device}  {:call_width$}  ",
-            units::bytes(group.bytes),
-            units::thousands(group.count),
-            units::bytes(group.size),
-            group.call,
-        );
-        let room = width
-            .saturating_sub(left.chars().count() + born.chars().count() + 2)
-            .max(16);
-        writeln!(
-            out,
-            "{left}{:room$}  {FAINT}{born}{FAINT:#}",
-            keep_end(&plain(&group.caller), room)
-        )?;
-    }
-    if process.alive.len() > shown {
-        let rest = &process.alive[shown..];
-        let memory = rest
-            .iter()
-            .filter(|g| g.space != "reserved")
-            .fold(0, |sum: u64, g| sum.saturating_add(g.bytes));
-        writeln!(
-            out,
-            "  {:>10}  in {} (--all shows them)",
-            units::bytes(memory),
-            units::count(rest.len() as u64, "more group", "more groups")
-        )?;
     }
     Ok(())
 }
@@ -428,42 +425,51 @@ fn failures(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<
     }
     writeln!(out, "\n{HEADING}Refused by the driver{HEADING:#}")?;
     for failure in &process.failures {
-        let asked = if failure.largest_bytes > 0 {
-            format!(
-                ", at most {} asked for",
-                units::bytes(failure.largest_bytes)
-            )
-        } else {
-            String::new()
+        let asked = match (failure.largest_bytes, failure.count) {
+            (0, _) => String::new(),
+            (size, 1) => format!(", {} asked for", units::bytes(size)),
+            (size, _) => format!(", at most {} asked for", units::bytes(size)),
         };
+        let last = if failure.count == 1 { "" } else { ", the last" };
         let line = format!(
-            "{} × {} {}{asked}, last at {:.2} s by {}",
+            "{} × {} {}{asked}, {}{last} by {}",
             units::thousands(failure.count),
             failure.call,
             failure.name,
-            failure.last_seconds,
+            alive::births(failure.count, failure.first_seconds, failure.last_seconds),
             plain(&failure.caller)
         );
-        writeln!(out, "  {}", keep_start(&line, width.saturating_sub(2)))?;
+        let shape = textwrap::Options::new(width)
+            .initial_indent("  ")
+            .subsequent_indent("      ");
+        for line in textwrap::wrap(&line, shape) {
+            writeln!(out, "{line}")?;
+        }
     }
     Ok(())
 }
 
 fn in_flight(out: &mut dyn Write, process: &Process) -> io::Result<()> {
+    if process.in_flight.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
     for call in &process.in_flight {
-        let (style, verb) = if process.over {
+        let (style, verb) = if process.running {
+            (FAINT, "is inside")
+        } else if process.over {
             (BAD, "died inside")
         } else {
-            (FAINT, "is inside")
+            (FAINT, "was inside")
         };
-        let size = if call.size > 0 {
-            format!(" of {}", units::bytes(call.size))
-        } else {
-            String::new()
+        let argument = match (call.size, call.address.as_str()) {
+            (0, "0x0") => String::new(),
+            (0, address) => format!("({address})"),
+            (size, _) => format!("(size {})", units::bytes(size)),
         };
         writeln!(
             out,
-            "\n{style}Thread {} ({}) {verb} {}{size}.{style:#}",
+            "{style}Thread {} ({}) {verb} {}{argument}.{style:#}",
             call.thread,
             plain(&call.thread_name),
             call.call
@@ -504,7 +510,7 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
         let names = if all {
             format!(": {}", process.notes.unhooked.join(" "))
         } else {
-            String::new()
+            " (--all names them)".to_owned()
         };
         lines.push(format!(
             "{count} handed out that gpushim does not record{}",
@@ -520,7 +526,7 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
         let names = if all {
             format!(": {}", process.notes.export_tables.join(" "))
         } else {
-            String::new()
+            " (--all names them)".to_owned()
         };
         lines.push(format!(
             "{count} asked for; calls through them are not seen{}",
@@ -556,41 +562,37 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
     Ok(())
 }
 
-/// Over several processes: each device's own column added up, by UUID.
-fn together(out: &mut dyn Write, processes: &[Process]) -> io::Result<()> {
-    let mut devices: BTreeMap<(&str, &str), (u64, u64, Vec<u32>)> = BTreeMap::new();
-    for process in processes.iter().filter(|process| !process.over) {
-        for device in &process.devices {
-            let sum = devices.entry((&device.uuid, &device.name)).or_default();
-            sum.0 = sum.0.saturating_add(device.live_bytes);
-            sum.1 += device
-                .contexts
-                .iter()
-                .filter(|c| c.ended_by.is_none())
-                .count() as u64;
-            sum.2.push(process.pid);
+/// Over several processes: like columns added up, by UUID.
+fn together(out: &mut dyn Write, processes: &[Process], width: usize) -> io::Result<()> {
+    writeln!(out, "\n{HEADING}These processes together{HEADING:#}")?;
+    for sum in super::together(processes) {
+        let short = sum.uuid.get(..12).unwrap_or(&sum.uuid);
+        let moment = if sum.moment == "now" {
+            "now"
+        } else {
+            "each at its end"
+        };
+        let others: String = [
+            (sum.pool_bytes, "from pools"),
+            (sum.managed_bytes, "managed"),
+        ]
+        .into_iter()
+        .filter(|(bytes, _)| *bytes > 0)
+        .map(|(bytes, what)| format!("; {} {what}", units::bytes(bytes)))
+        .collect();
+        let line = format!(
+            "{short}  {}  {} of device memory, {moment}, in {} of {}{others}",
+            plain(&sum.name),
+            units::bytes(sum.live_bytes),
+            units::count(sum.contexts, "context", "contexts"),
+            units::count(sum.pids.len() as u64, "process", "processes"),
+        );
+        let shape = textwrap::Options::new(width)
+            .initial_indent("  ")
+            .subsequent_indent("      ");
+        for line in textwrap::wrap(&line, shape) {
+            writeln!(out, "{line}")?;
         }
-    }
-    writeln!(
-        out,
-        "\n{HEADING}Held by these processes together{HEADING:#}"
-    )?;
-    if devices.is_empty() {
-        return writeln!(out, "  nothing: all of them have ended");
-    }
-    for ((uuid, name), (bytes, contexts, pids)) in devices {
-        let short = uuid.get(..12).unwrap_or(uuid);
-        writeln!(
-            out,
-            "  {short}  {}  {} in {}, by {}",
-            plain(name),
-            units::bytes(bytes),
-            units::count(contexts, "context", "contexts"),
-            pids.iter()
-                .map(u32::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
-        )?;
     }
     Ok(())
 }

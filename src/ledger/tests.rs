@@ -1,0 +1,404 @@
+//! The books as tables: what happens, and what is alive afterwards. Calls are written by their names in `cuda.h`.
+
+use gpushim_abi::effect::Record;
+use gpushim_abi::hooks::HookId::{self, *};
+use gpushim_abi::layout::slot;
+
+use super::*;
+use crate::capture::Tables;
+
+const MIB: u64 = 1 << 20;
+const X: u64 = 0x7f00_0000_0000;
+const Y: u64 = 0x7f00_1000_0000;
+
+/// A record in the making; its place in the list is its time and number.
+type Step = Record;
+/// What the case is about, what happens, what is alive afterwards.
+type Case<'c> = (&'c str, &'c [Step], &'c [(Space, u64)]);
+
+fn call(call: HookId, address: u64, size: u64) -> Step {
+    let hook = call.hook();
+    Record {
+        sequence: 0,
+        at_ns: 0,
+        call: call as u16,
+        result: if hook.when == gpushim_abi::hooks::When::Before {
+            slot::RESULT_PENDING
+        } else {
+            0
+        },
+        address,
+        size,
+        a: 0,
+        b: 0,
+        thread: 1,
+        stack: 0,
+        context: 0,
+        phase: 0,
+        device: if matches!(hook.kind, gpushim_abi::hooks::Kind::Alloc(_)) {
+            0
+        } else {
+            slot::DEVICE_UNKNOWN
+        },
+        flags: 0,
+    }
+}
+
+fn on(device: u8, context: u16, step: Step) -> Step {
+    Record {
+        device,
+        context,
+        ..step
+    }
+}
+
+fn with(a: u64, b: u64, step: Step) -> Step {
+    Record { a, b, ..step }
+}
+
+fn retain(device: u8, handle: u64) -> Step {
+    on(
+        device,
+        slot::CONTEXT_NONE,
+        call(cuDevicePrimaryCtxRetain, handle, 0),
+    )
+}
+
+fn release(device: u8) -> Step {
+    on(device, 0, call(cuDevicePrimaryCtxRelease_v2, 0, 0))
+}
+
+fn create(device: u8, handle: u64) -> Step {
+    on(device, 0, call(cuCtxCreate_v2, handle, 0))
+}
+
+/// Contexts by index: the primary ones of devices 0 and 1, and one that is created.
+fn tables() -> Tables {
+    Tables::with_contexts(&[(0xc0, 0), (0xc1, 1), (0xcc, 0)])
+}
+
+fn after(steps: &[Step]) -> Ledger {
+    let mut ledger = Ledger::default();
+    for (index, step) in steps.iter().enumerate() {
+        let record = Record {
+            sequence: index as u64,
+            at_ns: 1000 + index as u64,
+            ..*step
+        };
+        ledger.take(&record, &tables());
+    }
+    ledger
+}
+
+#[test]
+fn what_is_alive_after_these_calls() {
+    let cases: &[Case<'_>] = &[
+        (
+            "a free of any kind frees what has its address",
+            &[
+                call(cuMemAlloc_v2, X, MIB),
+                call(cuMemAllocManaged, Y, MIB),
+                call(cuMemFreeAsync, X, 0),
+                call(cuMemFree_v2, Y, 0),
+            ],
+            &[],
+        ),
+        (
+            "a block of a pool is freed by the plain free too",
+            &[call(cuMemAllocAsync, X, MIB), call(cuMemFree_v2, X, 0)],
+            &[],
+        ),
+        (
+            "pinned memory at the address of device memory is another thing",
+            &[
+                call(cuMemAlloc_v2, X, MIB),
+                call(cuMemHostAlloc, X, MIB),
+                call(cuMemFreeHost, X, 0),
+            ],
+            &[(Space::Device, X)],
+        ),
+        (
+            "unregistering frees no pinned memory, and the other way round",
+            &[
+                call(cuMemHostRegister_v2, X, MIB),
+                call(cuMemHostAlloc, X, MIB),
+                call(cuMemHostUnregister, X, 0),
+            ],
+            &[(Space::Host, X)],
+        ),
+        (
+            "an address that is handed out again was freed unseen",
+            &[
+                call(cuMemAlloc_v2, X, MIB),
+                call(cuMemAllocAsync, X, 2 * MIB),
+            ],
+            &[(Space::Pool, X)],
+        ),
+        (
+            "destroying a context takes its memory, pinned and managed too, and leaves the other contexts'",
+            &[
+                create(0, 0xcc),
+                on(0, 2, call(cuMemAlloc_v2, X, MIB)),
+                on(0, 2, call(cuMemAllocManaged, X + MIB, MIB)),
+                on(0, 2, call(cuMemHostAlloc, X, MIB)),
+                on(0, 2, call(cuMemHostRegister_v2, X, MIB)),
+                on(0, 0, call(cuMemAlloc_v2, Y, MIB)),
+                call(cuCtxDestroy_v2, 0xcc, 0),
+            ],
+            &[(Space::Device, Y)],
+        ),
+        (
+            "pools, physical memory and reserved addresses outlive their context",
+            &[
+                retain(0, 0xc0),
+                call(cuMemAllocAsync, X, MIB),
+                with(1, 1, call(cuMemCreate, 0xaa, MIB)),
+                call(cuMemAddressReserve, Y, MIB),
+                release(0),
+            ],
+            &[
+                (Space::Pool, X),
+                (Space::Physical, 0xaa),
+                (Space::Virtual, Y),
+            ],
+        ),
+        (
+            "the last of two references ends a primary context",
+            &[
+                retain(0, 0xc0),
+                retain(0, 0xc0),
+                call(cuMemAlloc_v2, X, MIB),
+                release(0),
+            ],
+            &[(Space::Device, X)],
+        ),
+        (
+            "a release on one device is none on the other",
+            &[
+                retain(0, 0xc0),
+                retain(1, 0xc1),
+                on(0, 0, call(cuMemAlloc_v2, X, MIB)),
+                on(1, 1, call(cuMemAlloc_v2, Y, MIB)),
+                release(1),
+            ],
+            &[(Space::Device, X)],
+        ),
+        (
+            "a reset asks for no references",
+            &[
+                retain(0, 0xc0),
+                retain(0, 0xc0),
+                call(cuMemAlloc_v2, X, MIB),
+                on(0, 0, call(cuDevicePrimaryCtxReset_v2, 0, 0)),
+            ],
+            &[],
+        ),
+        (
+            "a context whose beginning was not seen is not ended by a release",
+            &[call(cuMemAlloc_v2, X, MIB), release(0)],
+            &[(Space::Device, X)],
+        ),
+        (
+            "attaching holds a context, detaching lets it go",
+            &[
+                create(0, 0xcc),
+                call(cuCtxAttach, 0xcc, 0),
+                on(0, 2, call(cuMemAlloc_v2, X, MIB)),
+                call(cuCtxDetach, 0xcc, 0),
+                on(0, 0, call(cuMemAlloc_v2, Y, MIB)),
+                call(cuCtxDetach, 0xcc, 0),
+            ],
+            &[(Space::Device, Y)],
+        ),
+        (
+            "a handle that is given out again is another life",
+            &[
+                create(0, 0xcc),
+                on(0, 2, call(cuMemAlloc_v2, X, MIB)),
+                call(cuCtxDestroy_v2, 0xcc, 0),
+                create(0, 0xcc),
+                on(0, 2, call(cuMemAlloc_v2, Y, MIB)),
+            ],
+            &[(Space::Device, Y)],
+        ),
+        (
+            "memory that was freed and handed to another context dies with that one",
+            &[
+                create(0, 0xcc),
+                on(0, 2, call(cuMemAlloc_v2, X, MIB)),
+                call(cuMemFree_v2, X, 0),
+                on(0, 0, call(cuMemAlloc_v2, X, MIB)),
+                call(cuCtxDestroy_v2, 0xcc, 0),
+            ],
+            &[(Space::Device, X)],
+        ),
+        (
+            "a released handle that is mapped holds its memory",
+            &[
+                with(1, 1, call(cuMemCreate, 0xaa, MIB)),
+                with(0xaa, 0, call(cuMemMap, X, MIB)),
+                call(cuMemRelease, 0xaa, 0),
+            ],
+            &[(Space::Physical, 0xaa)],
+        ),
+        (
+            "unmapping the last of two mappings lets it go",
+            &[
+                with(1, 1, call(cuMemCreate, 0xaa, MIB)),
+                with(0xaa, 0, call(cuMemMap, X, MIB)),
+                with(0xaa, 0, call(cuMemMap, Y, MIB)),
+                call(cuMemRelease, 0xaa, 0),
+                call(cuMemUnmap, X, MIB),
+                call(cuMemUnmap, Y, MIB),
+            ],
+            &[],
+        ),
+        (
+            "one unmapping can take many mappings",
+            &[
+                with(1, 1, call(cuMemCreate, 0xaa, MIB)),
+                with(1, 1, call(cuMemCreate, 0xbb, MIB)),
+                with(0xaa, 0, call(cuMemMap, X, MIB)),
+                with(0xbb, 0, call(cuMemMap, X + MIB, MIB)),
+                call(cuMemRelease, 0xaa, 0),
+                call(cuMemRelease, 0xbb, 0),
+                call(cuMemUnmap, X, 2 * MIB),
+            ],
+            &[],
+        ),
+        (
+            "a handle's number may mean another object while a mapping holds the first",
+            &[
+                with(1, 1, call(cuMemCreate, 0xaa, MIB)),
+                with(0xaa, 0, call(cuMemMap, X, MIB)),
+                call(cuMemRelease, 0xaa, 0),
+                with(1, 1, call(cuMemCreate, 0xaa, 2 * MIB)),
+                call(cuMemRelease, 0xaa, 0),
+            ],
+            &[(Space::Physical, 0xaa)],
+        ),
+    ];
+    for (what, steps, wanted) in cases {
+        let alive: Vec<(Space, u64)> = after(steps)
+            .alive()
+            .iter()
+            .map(|object| (object.space, object.address))
+            .collect();
+        assert_eq!(alive, *wanted, "{what}");
+    }
+}
+
+/// `CUmemLocation` is a type and an id; for the type of a part of a device the device is one byte of it.
+#[test]
+fn physical_memory_is_where_its_location_says() {
+    for (location, device) in [
+        (1, Some(0)),
+        (1 | 3 << 32, Some(3)),
+        (6 | 0x0201 << 32, Some(1)),
+        (2, None),
+        (3 | 1 << 32, None),
+        (4, None),
+        (1 | 0xffff_ffff << 32, None),
+    ] {
+        let ledger = after(&[Record {
+            device: slot::DEVICE_UNKNOWN,
+            ..with(1, location, call(cuMemCreate, 0xaa, MIB))
+        }]);
+        assert_eq!(ledger.alive()[0].device, device, "{location:#x}");
+        assert_eq!(ledger.devices().len(), usize::from(device.is_some()));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_counted() {
+    let ledger = after(&[
+        call(cuMemFree_v2, X, 0),
+        call(cuMemFreeHost, X, 0),
+        call(cuMemRelease, 0xaa, 0),
+        // Freeing nothing is fine.
+        call(cuMemFree_v2, 0, 0),
+        call(cuMemAlloc_v2, X, MIB),
+        call(cuMemAlloc_v2, X, MIB),
+        create(0, 0xcc),
+        create(0, 0xcc),
+    ]);
+    let surprises = ledger.surprises();
+    assert_eq!((surprises.unknown_frees, surprises.reused), (3, 2));
+    assert_eq!(ledger.devices()[&0].live, MIB);
+}
+
+/// A free says neither where nor how much: the books do.
+#[test]
+fn a_free_is_about_what_was_born_there() {
+    let mut ledger = Ledger::default();
+    let mut take = |step: Step| ledger.take(&step, &tables());
+    let subject = |device, freed| Subject { device, freed };
+    assert_eq!(
+        take(on(1, 1, call(cuMemAlloc_v2, X, 5 * MIB))),
+        subject(Some(1), 0)
+    );
+    assert_eq!(take(call(cuMemFree_v2, X, 0)), subject(Some(1), 5 * MIB));
+    assert_eq!(take(call(cuMemFree_v2, X, 0)), subject(None, 0));
+    take(retain(1, 0xc1));
+    take(on(1, 1, call(cuMemAlloc_v2, X, MIB)));
+    take(on(1, 1, call(cuMemHostAlloc, X, MIB)));
+    // This context was there before its first recorded reference: the last recorded release may not be the last.
+    assert_eq!(take(release(1)), subject(Some(1), 0));
+    // Pinned memory goes too, and is no memory of the device.
+    let reset = on(1, 1, call(cuDevicePrimaryCtxReset_v2, 0, 0));
+    assert_eq!(take(reset), subject(Some(1), MIB));
+    assert!(ledger.alive().is_empty());
+}
+
+/// The peak is exact, with its time, also where one call frees much.
+#[test]
+fn the_peak_is_the_greatest_that_was_alive_at_a_time() {
+    let ledger = after(&[
+        create(0, 0xcc),
+        on(0, 2, call(cuMemAlloc_v2, X, 3 * MIB)),
+        on(0, 2, call(cuMemAlloc_v2, Y, 4 * MIB)),
+        call(cuCtxDestroy_v2, 0xcc, 0),
+        on(0, 0, call(cuMemAlloc_v2, X, 5 * MIB)),
+    ]);
+    let books = &ledger.devices()[&0];
+    assert_eq!((books.peak, books.peak_ns), (7 * MIB, 1002));
+    assert_eq!((books.live, books.allocated), (5 * MIB, 12 * MIB));
+    assert_eq!((books.allocations, books.frees), (3, 2));
+}
+
+/// Rounding as measured on driver 580.
+#[test]
+fn footprints_are_those_of_the_card() {
+    let packed = |count: u64, size| -> Vec<Step> {
+        (0..count)
+            .map(|n| call(cuMemAlloc_v2, X + n * 2 * MIB, size))
+            .collect()
+    };
+    for (steps, mib) in [
+        (packed(64, 1), 2),
+        (packed(64, 512), 2),
+        (packed(64, 64 << 10), 4),
+        (packed(64, MIB), 64),
+        (packed(1, MIB + 1), 2),
+        (packed(1, 2 * MIB + 1), 4),
+        (packed(1, 3 * MIB), 4),
+        (packed(1, 10 * MIB), 10),
+        (packed(1, 20_975_616), 22),
+    ] {
+        assert_eq!(footprint(after(&steps).alive()), mib * MIB);
+    }
+}
+
+/// Numbers from a file may be anything: no sum of them overflows.
+#[test]
+fn absurd_sizes_are_survived() {
+    let ledger = after(&[
+        call(cuMemAlloc_v2, X, u64::MAX),
+        call(cuMemAlloc_v2, Y, u64::MAX),
+        with(1, 1, call(cuMemCreate, 0xaa, u64::MAX)),
+        with(0xaa, 0, call(cuMemMap, u64::MAX, u64::MAX)),
+        call(cuMemUnmap, u64::MAX, u64::MAX),
+        call(cuMemFree_v2, X, 0),
+    ]);
+    assert_eq!(footprint(ledger.alive()), u64::MAX);
+}

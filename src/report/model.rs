@@ -1,0 +1,287 @@
+//! The data of a report, as its JSON form has it. Sizes are bytes, times seconds since the capture was opened, addresses and
+//! handles hexadecimal text.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Everything about one process.
+#[derive(Debug, Serialize)]
+pub struct Process {
+    /// Path of the capture.
+    pub capture: String,
+    /// Process id.
+    pub pid: u32,
+    /// Command line.
+    pub command: Vec<String>,
+    /// Name of the host.
+    pub host: String,
+    /// When the capture was opened, RFC 3339 in UTC.
+    pub opened: String,
+    /// The same, CLOCK_REALTIME ns.
+    #[serde(skip)]
+    pub opened_realtime_ns: u64,
+    /// The same, CLOCK_MONOTONIC ns: what a program's own clock readings can be held against.
+    pub opened_monotonic_ns: u64,
+    /// Seconds from there to the end of the process, to now while it runs, to the last record where its end is not known,
+    /// or to the moment asked about.
+    pub seconds: f64,
+    /// Seconds from there to the beginning of what the devices' `course` shows: the oldest record, where older ones were overwritten.
+    pub course_from_seconds: f64,
+    /// And to its end, which is that of the run whatever moment was asked about.
+    pub course_to_seconds: f64,
+    /// How the process ended, or that it runs.
+    pub fate: String,
+    /// Whether the process is known to be over, so that it holds nothing.
+    pub over: bool,
+    /// Whether the process is known to run: its capture is being written, and the figures are those of now.
+    pub running: bool,
+    /// Whether the state is that of an earlier moment than the last.
+    pub earlier: bool,
+    /// Driver version, 1000 × major + 10 × minor.
+    pub driver_version: i32,
+    /// Path of the driver library.
+    pub driver_file: String,
+    /// Version of the shim.
+    pub shim_version: String,
+    /// Chosen environment variables.
+    pub environment: Vec<String>,
+    /// Whether every record since the first call is there, so that the figures are exact.
+    pub exact: bool,
+    /// What is missing and what that means, in sentences; empty when `exact`.
+    pub losses: Vec<String>,
+    /// What became of the records.
+    pub records: Records,
+    /// By ordinal.
+    pub devices: Vec<Device>,
+    /// Memory of the host and address space.
+    pub host_memory: HostMemory,
+    /// Everything alive, grouped, largest first.
+    pub alive: Vec<Group>,
+    /// Calls that the driver refused.
+    pub failures: Vec<Failure>,
+    /// Calls that had not returned.
+    pub in_flight: Vec<InFlight>,
+    /// What was noted.
+    pub notes: Notes,
+}
+
+/// What became of the records.
+#[derive(Clone, Debug, Serialize)]
+pub struct Records {
+    /// Given out in all.
+    pub total: u64,
+    /// Read.
+    pub read: u64,
+    /// Overwritten by newer ones.
+    pub overwritten: u64,
+    /// Begun and never committed: the process died, or is, in the middle of them.
+    pub holes: u64,
+    /// Dropped by the recorder. `total` is the sum of `read`, `overwritten`, `holes`, `dropped` and `cut_off`.
+    pub dropped: u64,
+    /// In a part of the capture that the file no longer has.
+    pub cut_off: u64,
+    /// Whether the ring could not grow to its planned length.
+    pub frozen: bool,
+    /// The recorder's counters, those that are not zero.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Things given back that were born before the first record, or unseen.
+    pub unknown_frees: u64,
+    /// Addresses handed out again without a free that was seen.
+    pub reused_addresses: u64,
+    /// Calls of a later version.
+    pub unknown_calls: u64,
+    /// Calls refused since the driver had already shut down, as happens in every exit.
+    pub after_shutdown: u64,
+    /// Calls made inside other hooked calls, counted once.
+    pub nested: u64,
+}
+
+/// A device.
+#[derive(Debug, Serialize)]
+pub struct Device {
+    /// Ordinal in the process.
+    pub ordinal: u8,
+    /// UUID.
+    pub uuid: String,
+    /// Name.
+    pub name: String,
+    /// PCI bus id.
+    pub pci: String,
+    /// Total memory, bytes.
+    pub total_bytes: u64,
+    /// Linear and physical memory alive, as requested, bytes.
+    pub live_bytes: u64,
+    /// What the driver takes for it, an estimate by its rounding rules, bytes.
+    pub footprint_bytes: u64,
+    /// Greatest `live_bytes` of the run (not of the moment asked about).
+    pub peak_bytes: u64,
+    /// When, seconds.
+    pub peak_seconds: f64,
+    /// `cuMemAlloc` and `cuMemAllocPitch`, bytes alive.
+    pub linear_bytes: u64,
+    /// Their number.
+    pub linear_count: u64,
+    /// `cuMemCreate` on this device, bytes alive.
+    pub physical_bytes: u64,
+    /// Their number.
+    pub physical_count: u64,
+    /// Of these mapped somewhere, bytes.
+    pub mapped_bytes: u64,
+    /// Handed out by stream-ordered pools, bytes alive; what the pools themselves hold is not visible yet.
+    pub pool_bytes: u64,
+    /// Their number.
+    pub pool_count: u64,
+    /// Managed memory alive, bytes; where its pages are is not visible.
+    pub managed_bytes: u64,
+    /// Their number.
+    pub managed_count: u64,
+    /// Bytes allocated until then.
+    pub allocated_bytes: u64,
+    /// Allocations made until then.
+    pub allocations: u64,
+    /// Allocations given back until then.
+    pub frees: u64,
+    /// Contexts on this device, in order of beginning.
+    pub contexts: Vec<Context>,
+    /// Greatest live bytes in equal parts of the run.
+    pub course: Vec<u64>,
+    /// The same as a line of characters.
+    #[serde(skip)]
+    pub spark: String,
+}
+
+/// A context.
+#[derive(Clone, Debug, Serialize)]
+pub struct Context {
+    /// Handle.
+    pub handle: String,
+    /// "primary", "created" or "unseen".
+    pub origin: &'static str,
+    /// References held.
+    pub references: u32,
+    /// When it began, seconds.
+    pub began_seconds: f64,
+    /// The call that made it.
+    pub call: String,
+    /// Who made that call.
+    pub caller: String,
+    /// Thread.
+    pub thread: u32,
+    /// When it ended, seconds.
+    pub ended_seconds: Option<f64>,
+    /// "released", "reset" or "destroyed".
+    pub ended_by: Option<&'static str>,
+}
+
+/// Host memory and address space.
+#[derive(Debug, Default, Serialize)]
+pub struct HostMemory {
+    /// Page-locked, bytes.
+    pub pinned_bytes: u64,
+    /// Number.
+    pub pinned_count: u64,
+    /// Registered, bytes.
+    pub registered_bytes: u64,
+    /// Number.
+    pub registered_count: u64,
+    /// `cuMemCreate` on the host, bytes.
+    pub physical_bytes: u64,
+    /// Number.
+    pub physical_count: u64,
+    /// Reserved addresses, bytes: no memory.
+    pub reserved_bytes: u64,
+    /// Number.
+    pub reserved_count: u64,
+}
+
+/// Allocations of the same call, caller, size and device.
+#[derive(Debug, Serialize)]
+pub struct Group {
+    /// The call.
+    pub call: String,
+    /// Library and offset of the caller.
+    pub caller: String,
+    /// "linear", "physical", "pool", "managed", "pinned", "registered" or "reserved".
+    pub space: &'static str,
+    /// Device ordinal.
+    pub device: Option<u8>,
+    /// Size of each, bytes.
+    pub size: u64,
+    /// How many.
+    pub count: u64,
+    /// All of them, bytes.
+    pub bytes: u64,
+    /// First birth, seconds.
+    pub first_seconds: f64,
+    /// Last birth, seconds.
+    pub last_seconds: f64,
+}
+
+/// Refused calls.
+#[derive(Debug, Serialize)]
+pub struct Failure {
+    /// The call.
+    pub call: String,
+    /// Result code.
+    pub result: u16,
+    /// Its name, `CUDA_ERROR_…`.
+    pub name: String,
+    /// How many times.
+    pub count: u64,
+    /// Greatest size asked for, bytes.
+    pub largest_bytes: u64,
+    /// First time, seconds.
+    pub first_seconds: f64,
+    /// Last time, seconds.
+    pub last_seconds: f64,
+    /// Caller of the last.
+    pub caller: String,
+}
+
+/// A call that had not returned.
+#[derive(Debug, Serialize)]
+pub struct InFlight {
+    /// The call.
+    pub call: String,
+    /// Its size argument, bytes.
+    pub size: u64,
+    /// Its address or handle argument.
+    pub address: String,
+    /// Thread.
+    pub thread: u32,
+    /// Name of the thread.
+    pub thread_name: String,
+}
+
+/// What was noted.
+#[derive(Debug, Default, Serialize)]
+pub struct Notes {
+    /// Abilities that the recorder lost.
+    pub degraded: Vec<String>,
+    /// UUIDs of private driver tables that were asked for.
+    pub export_tables: Vec<String>,
+    /// Driver entry points handed out that have no hook.
+    pub unhooked: Vec<String>,
+}
+
+/// One device over several processes: like columns added up, and only those.
+#[derive(Debug, Serialize)]
+pub struct Together {
+    /// UUID: ordinals differ from process to process.
+    pub uuid: String,
+    /// Name.
+    pub name: String,
+    /// "now" for processes that run, "end" for what each had when it ended or was last heard of.
+    pub moment: &'static str,
+    /// The processes.
+    pub pids: Vec<u32>,
+    /// Living contexts.
+    pub contexts: u64,
+    /// Linear and physical memory, bytes.
+    pub live_bytes: u64,
+    /// Blocks from pools, bytes.
+    pub pool_bytes: u64,
+    /// Managed memory, bytes.
+    pub managed_bytes: u64,
+}
