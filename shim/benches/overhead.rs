@@ -154,20 +154,25 @@ fn child(what: &str) -> f64 {
     unsafe { init(0) };
     let mut address = 0_u64;
     let at = &raw mut address;
-    // SAFETY: `at` is writable for the whole measurement, in each of these.
+    let take = || {
+        // SAFETY: `at` is writable for the whole measurement.
+        black_box(unsafe { alloc(at, 512) });
+    };
+    let give = || {
+        // SAFETY: the stand-in takes any address.
+        black_box(unsafe { free(0x7f00_0000_0200) });
+    };
+    let take_async = || {
+        // SAFETY: as for `take`; a null stream is the default stream.
+        black_box(unsafe { alloc_async(at, 512, std::ptr::null_mut()) });
+    };
     match what {
-        "alloc" => per_call(|| unsafe {
-            black_box(alloc(at, 512));
+        "alloc" => per_call(take),
+        "pair" => per_call(|| {
+            take();
+            give();
         }),
-        // SAFETY: as above.
-        "pair" => per_call(|| unsafe {
-            black_box(alloc(at, 512));
-            black_box(free(*at));
-        }),
-        // SAFETY: as above; a null stream is the default stream.
-        "async" => per_call(|| unsafe {
-            black_box(alloc_async(at, 512, std::ptr::null_mut()));
-        }),
+        "async" => per_call(take_async),
         _ => f64::NAN,
     }
 }
@@ -226,13 +231,9 @@ fn store_only(captures: &Path) -> io::Result<f64> {
     };
     let mut at = 0;
     let time = per_call(|| {
+        let slot = base.cast::<u8>().wrapping_add(at).cast::<[i64; 8]>();
         // SAFETY: inside the mapping.
-        unsafe {
-            base.cast::<u8>()
-                .add(at)
-                .cast::<[i64; 8]>()
-                .write_volatile([now(); 8])
-        };
+        unsafe { slot.write_volatile([now(); 8]) };
         at = (at + 64) % LEN;
     });
     // SAFETY: the mapping just made, not used any more.

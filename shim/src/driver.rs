@@ -175,10 +175,10 @@ macro_rules! ask {
         match Query::$query.address() {
             0 => None,
             address => {
+                type Function = unsafe extern "C" fn($($ty),*) -> CUresult;
                 // SAFETY: the address is the driver's export of the name that stands beside the query, whose
                 // signature in cuda.h is the one given here.
-                let function: unsafe extern "C" fn($($ty),*) -> CUresult =
-                    unsafe { core::mem::transmute(address) };
+                let function = unsafe { core::mem::transmute::<usize, Function>(address) };
                 // SAFETY: out-parameters are locals of ours, large enough for what the driver writes.
                 let status = unsafe { function($($value),*) };
                 Some(status).filter(|&status| status == CUDA_SUCCESS)

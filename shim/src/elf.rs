@@ -239,18 +239,18 @@ impl Symbols {
     /// The value of symbol `index`, if it defines the function `name`.
     fn defines(&self, index: u32, name: &CStr) -> Option<u64> {
         // SAFETY: the index comes from the library's own hash table.
-        let symbol = unsafe { &*self.symbols.add(index as usize) };
+        let symbol = unsafe { &*self.symbols.wrapping_add(index as usize) };
         if symbol.section == SHN_UNDEF || symbol.info & 15 != STT_FUNC {
             return None;
         }
         // SAFETY: names lie in the library's string table, NUL-terminated.
-        let found = unsafe { CStr::from_ptr(self.strings.add(symbol.name as usize)) };
+        let found = unsafe { CStr::from_ptr(self.strings.wrapping_add(symbol.name as usize)) };
         (found == name).then_some(symbol.value)
     }
 
     fn gnu(&self, table: *const u32, name: &CStr) -> Option<u64> {
         // SAFETY: the table begins with four words: buckets, first symbol, bloom words, bloom shift.
-        let word = |i: usize| unsafe { table.add(i).read() };
+        let word = |i: usize| unsafe { table.wrapping_add(i).read() };
         let (buckets, first, bloom) = (word(0), word(1), word(2) as usize);
         if buckets == 0 {
             return None;
@@ -279,7 +279,7 @@ impl Symbols {
 
     fn sysv(&self, table: *const u32, name: &CStr) -> Option<u64> {
         // SAFETY: the table begins with the number of buckets and of symbols, then buckets, then chains.
-        let word = |i: usize| unsafe { table.add(i).read() };
+        let word = |i: usize| unsafe { table.wrapping_add(i).read() };
         let (buckets, symbols) = (word(0), word(1));
         if buckets == 0 {
             return None;

@@ -58,7 +58,7 @@ macro_rules! early {
             0
         } else {
             // SAFETY: the caller passes the driver a readable struct, longer than this offset plus 8.
-            unsafe { $x.cast::<u8>().add($at).cast::<u64>().read_unaligned() }
+            unsafe { $x.cast::<u8>().wrapping_add($at).cast::<u64>().read_unaligned() }
         }
     };
     ($other:ident $($x:ident)*) => {
@@ -66,29 +66,22 @@ macro_rules! early {
     };
 }
 
-/// The words that the driver wrote; others keep the value read before the call.
+/// The words that the driver wrote; the others stay as they were read before the call.
 macro_rules! late {
-    ($had:expr, out $p:ident) => {
-        if $p.is_null() {
-            $had
-        } else {
+    ($to:expr, out $p:ident) => {
+        if !$p.is_null() {
             // SAFETY: the driver answered success, so it wrote through the caller's pointer.
-            unsafe { $p.read_unaligned() }.word()
+            $to = unsafe { $p.read_unaligned() }.word();
         }
     };
-    ($had:expr, pitched $p:ident $rows:ident) => {
-        if $p.is_null() {
-            $had
-        } else {
+    ($to:expr, pitched $p:ident $rows:ident) => {
+        if !$p.is_null() {
             // SAFETY: the driver answered success, so it wrote through the caller's pointer.
-            unsafe { $p.read_unaligned() }
-                .word()
-                .wrapping_mul($rows.word())
+            let pitch = unsafe { $p.read_unaligned() };
+            $to = pitch.word().wrapping_mul($rows.word());
         }
     };
-    ($had:expr, $other:ident $($x:tt)*) => {
-        $had
-    };
+    ($to:expr, $other:ident $($x:tt)*) => {};
 }
 
 macro_rules! device {
@@ -117,7 +110,12 @@ fn location(prop: *const Opaque) -> Device {
         return Device::Unknown;
     }
     // SAFETY: the caller passes the driver a readable struct of 32 bytes.
-    let [kind, id] = unsafe { prop.cast::<u8>().add(8).cast::<[u32; 2]>().read_unaligned() };
+    let [kind, id] = unsafe {
+        prop.cast::<u8>()
+            .wrapping_add(8)
+            .cast::<[u32; 2]>()
+            .read_unaligned()
+    };
     match kind {
         DEVICE => Device::ordinal(id as c_int),
         // Here the device is the first byte of the union, not the int.
@@ -136,9 +134,9 @@ macro_rules! body {
         let Some(real) = driver::real(HookId::$sym) else {
             return CUDA_ERROR_NOT_SUPPORTED;
         };
+        type Real = unsafe extern "C" fn($($ty),*) -> CUresult;
         // SAFETY: the address is the driver's export of this name, and the row holds its signature.
-        let real: unsafe extern "C" fn($($ty),*) -> CUresult =
-            unsafe { core::mem::transmute::<usize, _>(real) };
+        let real = unsafe { core::mem::transmute::<usize, Real>(real) };
         let facts: Facts = $facts;
         let Some(call) = recorder::begin(facts.hook, facts.address, facts.size, $entry) else {
             recorder::missed();
@@ -156,9 +154,9 @@ macro_rules! body {
         let Some(real) = driver::real(HookId::$sym) else {
             return CUDA_ERROR_NOT_SUPPORTED;
         };
+        type Real = unsafe extern "C" fn($($ty),*) -> CUresult;
         // SAFETY: the address is the driver's export of this name, and the row holds its signature.
-        let real: unsafe extern "C" fn($($ty),*) -> CUresult =
-            unsafe { core::mem::transmute::<usize, _>(real) };
+        let real = unsafe { core::mem::transmute::<usize, Real>(real) };
         let mut facts: Facts = $facts;
         let begun = recorder::begin(facts.hook, facts.address, facts.size, $entry);
         // SAFETY: the caller's promise, passed on unchanged.
@@ -232,8 +230,8 @@ macro_rules! exports {
                             device: device!($device $($device_of)?),
                         },
                         |facts: &mut Facts| {
-                            facts.address = late!(facts.address, $address $($($address_of)*)?);
-                            facts.size = late!(facts.size, $size $($($size_of)*)?);
+                            late!(facts.address, $address $($($address_of)*)?);
+                            late!(facts.size, $size $($($size_of)*)?);
                         }
                     )
                 }
@@ -307,7 +305,7 @@ unsafe extern "C" {
 #[cfg(not(test))]
 pub(crate) fn thunk(hook: HookId) -> *mut c_void {
     // SAFETY: the table is read-only data of this library, one word per row.
-    let thunks = unsafe { &*(&raw const gpushim_thunks) };
+    let thunks = unsafe { &gpushim_thunks };
     thunks.get(hook.index()).map_or(0, |&at| at) as *mut c_void
 }
 

@@ -18,6 +18,15 @@
 //! [`thread`] holds the per-thread state, [`elf`] reads loaded libraries without the dynamic linker's help,
 //! [`sys`] is the operating system.
 #![cfg_attr(not(test), no_std)]
+#![cfg_attr(
+    test,
+    allow(
+        dead_code,
+        unused_imports,
+        unused_macros,
+        reason = "unit tests export nothing, so most of the library has no caller in them"
+    )
+)]
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 compile_error!(

@@ -166,10 +166,10 @@ impl Process {
 
     /// A word of the header, at one of the layout's offsets.
     pub(crate) fn header64(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at % 8 == 0 && at + 8 <= header::LEN);
+        debug_assert!(at.is_multiple_of(8) && at + 8 <= header::LEN);
         // SAFETY: the header is mapped and allocated for the life of the process; the offset is a constant of the
         // layout inside it, aligned to eight bytes.
-        unsafe { AtomicU64::from_ptr(self.base().add(at).cast()) }
+        unsafe { AtomicU64::from_ptr(self.base().wrapping_add(at).cast()) }
     }
 
     /// Copies bytes into the header, at one of the layout's offsets.

@@ -90,7 +90,7 @@ fn enter(
 fn show(process: &Process, entry: *mut u8, hook: HookId, address: u64, size: u64) {
     let put = |at: usize, value: u64| {
         // SAFETY: the entry is this thread's own, mapped, and the layout places the word inside it.
-        unsafe { entry.add(at).cast::<u64>().write(value) };
+        unsafe { entry.wrapping_add(at).cast::<u64>().write(value) };
     };
     put(thread::ADDRESS.start, address);
     put(thread::SIZE.start, size);
@@ -100,7 +100,7 @@ fn show(process: &Process, entry: *mut u8, hook: HookId, address: u64, size: u64
 
 fn flight<'e>(entry: *mut u8) -> &'e AtomicU16 {
     // SAFETY: as above; the word is aligned to its size.
-    unsafe { AtomicU16::from_ptr(entry.add(thread::CALL.start).cast()) }
+    unsafe { AtomicU16::from_ptr(entry.wrapping_add(thread::CALL.start).cast()) }
 }
 
 /// A call that succeeded while nothing was recorded may be the first: open the capture, and record this one.

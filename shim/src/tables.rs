@@ -65,12 +65,12 @@ impl Entry {
 
     fn word(&self, at: usize) -> &AtomicU32 {
         // SAFETY: as in `put`; the layout aligns the word.
-        unsafe { AtomicU32::from_ptr(self.0.as_ptr().add(at).cast()) }
+        unsafe { AtomicU32::from_ptr(self.0.as_ptr().wrapping_add(at).cast()) }
     }
 
     fn word64(&self, at: usize) -> &AtomicU64 {
         // SAFETY: as in `put`; the layout aligns the word.
-        unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(at).cast()) }
+        unsafe { AtomicU64::from_ptr(self.0.as_ptr().wrapping_add(at).cast()) }
     }
 }
 
@@ -214,7 +214,8 @@ pub(crate) fn flush(process: &Process) {
         let len = (head >> 16) as usize;
         let value = fact.word(4).load(Ordering::Relaxed);
         // SAFETY: a committed fact's bytes lie inside the array and do not change any more.
-        let bytes = unsafe { core::slice::from_raw_parts(fact.0.as_ptr().add(FACT_HEAD), len) };
+        let bytes =
+            unsafe { core::slice::from_raw_parts(fact.0.as_ptr().wrapping_add(FACT_HEAD), len) };
         write_note(process, head >> 8 & 0xff, value, bytes);
         let next = at + (FACT_HEAD + len).next_multiple_of(4);
         done.store(next as u32, Ordering::Release);

@@ -5,7 +5,6 @@
 //! the shim has none of, and an outdated library would make every test a lie.
 
 pub(crate) mod records;
-pub(crate) mod synthesis;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -45,21 +45,24 @@ impl Driver {
     fn open() -> Result<Self, Box<dyn Error>> {
         // SAFETY: loading the CUDA driver is what every CUDA program does.
         let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW) }?;
-        // SAFETY: the signatures are those of cuda.h; the library is never unloaded.
-        unsafe {
-            let driver = Self {
-                init: library.get(b"cuInit\0")?,
-                count: library.get(b"cuDeviceGetCount\0")?,
-                retain: library.get(b"cuDevicePrimaryCtxRetain\0")?,
-                set_current: library.get(b"cuCtxSetCurrent\0")?,
-                info: library.get(b"cuMemGetInfo_v2\0")?,
-                alloc: library.get(b"cuMemAlloc_v2\0")?,
-                free: library.get(b"cuMemFree_v2\0")?,
-                pinned: library.get(b"cuMemHostAlloc\0")?,
+        macro_rules! find {
+            ($name:literal) => {
+                // SAFETY: the field that takes it has the signature of cuda.h; the library is never unloaded.
+                unsafe { library.get($name) }?
             };
-            library.into_raw();
-            Ok(driver)
         }
+        let driver = Self {
+            init: find!(b"cuInit\0"),
+            count: find!(b"cuDeviceGetCount\0"),
+            retain: find!(b"cuDevicePrimaryCtxRetain\0"),
+            set_current: find!(b"cuCtxSetCurrent\0"),
+            info: find!(b"cuMemGetInfo_v2\0"),
+            alloc: find!(b"cuMemAlloc_v2\0"),
+            free: find!(b"cuMemFree_v2\0"),
+            pinned: find!(b"cuMemHostAlloc\0"),
+        };
+        library.into_raw();
+        Ok(driver)
     }
 }
 
