@@ -443,7 +443,12 @@ impl Ledger {
     }
 
     /// Memory from a pool, which grows if it must.
-    pub(crate) fn from_pool(&mut self, pool: u64, context: u64, size: u64) -> Result<u64, c_int> {
+    pub(crate) fn take_from_pool(
+        &mut self,
+        pool: u64,
+        context: u64,
+        size: u64,
+    ) -> Result<u64, c_int> {
         if size == 0 {
             return Err(INVALID_VALUE);
         }
@@ -575,9 +580,11 @@ mod tests {
         let context = ledger.new_context(0, true).expect("room");
         let pool = ledger.devices[0].default_pool;
         let before = ledger.devices[0].used;
-        let small = ledger.from_pool(pool, context, MIB).expect("room");
+        let small = ledger.take_from_pool(pool, context, MIB).expect("room");
         assert_eq!(ledger.devices[0].used - before, 32 * MIB);
-        ledger.from_pool(pool, context, 100 * MIB).expect("room");
+        ledger
+            .take_from_pool(pool, context, 100 * MIB)
+            .expect("room");
         assert_eq!(ledger.devices[0].used - before, 128 * MIB);
         ledger.end_context(context);
         assert!(ledger.objects.contains_key(&small));

@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn standin_ledger_json(buffer: *mut c_char, len: us
         // SAFETY: the caller's promise; `fits` is less than `len`.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), fits) };
         // SAFETY: as above.
-        unsafe { *buffer.add(fits) = 0 };
+        unsafe { *buffer.wrapping_add(fits) = 0 };
     }
     c_int::try_from(text.len() + 1).unwrap_or(c_int::MAX)
 }

@@ -25,7 +25,7 @@ fn copy(text: &[u8], to: *mut c_char, len: c_int) -> Answer {
     // SAFETY: the program gave a buffer of `len` bytes, and `fits` is less.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), fits) };
     // SAFETY: as above.
-    unsafe { *to.add(fits) = 0 };
+    unsafe { *to.wrapping_add(fits) = 0 };
     Ok(())
 }
 

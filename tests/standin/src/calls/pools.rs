@@ -18,7 +18,7 @@ fn alloc(dptr: *mut CUdeviceptr, size: usize, pool: Option<u64>, stream: CUstrea
     let mut ledger = ledger();
     let device = ledger.context(context)?.device;
     let pool = pool.unwrap_or(ledger.devices[device].current_pool);
-    place.put(ledger.from_pool(pool, context, size as u64)?);
+    place.put(ledger.take_from_pool(pool, context, size as u64)?);
     Ok(())
 }
 
@@ -86,7 +86,7 @@ driver_calls! {
             return Err(INVALID_VALUE);
         }
         // SAFETY: the program gave a CUmemPoolProps of 88 bytes.
-        let [kind, id] = unsafe { props.cast::<u8>().add(8).cast::<[c_uint; 2]>().read_unaligned() };
+        let [kind, id] = unsafe { props.cast::<u8>().wrapping_add(8).cast::<[c_uint; 2]>().read_unaligned() };
         let mut ledger = ledger();
         let device = ledger.device(id as c_int).filter(|_| kind == 1).ok_or(INVALID_VALUE)?;
         place.put(ledger.add_pool(device) as CUmemoryPool);
