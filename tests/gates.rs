@@ -237,3 +237,28 @@ fn has_static_thread_local_storage() {
         }
     });
 }
+
+/// The list of recorded calls in the documentation is the hook table; `UPDATE_GOLDEN=1` writes it anew.
+#[test]
+fn the_documented_calls_are_the_table() {
+    let mut text = String::from(
+        "# Recorded calls\n\nWritten from the hook table, `shim/abi/src/hooks.rs`. \"Asked as\" is the name for `cuGetProcAddress` and the \
+         first CUDA version that answers with the symbol.\n\n| id | symbol | asked as | what it does |\n|---|---|---|---|\n",
+    );
+    for hook in HOOKS {
+        text.push_str(&format!(
+            "| {} | `{}({})` | {} {} | {} |\n",
+            hook.id as u16,
+            hook.symbol,
+            hook.arguments.join(", "),
+            hook.asked,
+            hook.since,
+            hook.doc.trim()
+        ));
+    }
+    let path = native::root().join("docs/CALLS.md");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &text).expect("the repository is writable");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text);
+}

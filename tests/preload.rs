@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 use gpushim_abi::effect::Record;
 use gpushim_abi::hooks::{HOOKS, HookId, When};
 use gpushim_abi::layout::Counter;
+use gpushim_reader::capture::Capture;
+use gpushim_reader::report;
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod native;
@@ -552,6 +554,55 @@ fn a_full_disk_at_the_start_leaves_the_program_alone() {
         complained.contains("no space for the capture (errno 28)"),
         "{complained}"
     );
+}
+
+/// A function that we export and the driver lacks: the driver's own word for that, and no crash.
+#[test]
+fn a_function_that_the_driver_lacks_is_not_supported() {
+    for (driver, expected) in [(Driver::Other, 801), (Driver::Standin, 0)] {
+        let folder = Folder::new();
+        let output = command(odd(), driver, Some(&folder))
+            .arg("lacks")
+            .output()
+            .expect("odd runs");
+        let said = outcome(&output).1;
+        assert!(
+            said.contains(&format!("pitch {expected}")),
+            "{driver:?}: {said}"
+        );
+    }
+}
+
+/// Four threads hand addresses round; in the end the reader's books are those of the driver.
+#[test]
+fn what_the_reader_says_is_alive_is_what_the_driver_says() {
+    let storm = native::program("storm_books", "storm.c", &[]);
+    let folder = Folder::new();
+    let (page, ledger) = (folder.path().join("page"), folder.path().join("ledger"));
+    fs::write(&page, vec![0; 4096]).expect("writable");
+    let output = command(&storm, Driver::Standin, Some(&folder))
+        .args(["4".as_ref(), page.as_os_str(), "2000".as_ref()])
+        .env("STANDIN_LEDGER", &ledger)
+        .output()
+        .expect("storm runs");
+    assert_eq!(outcome(&output).1, "done\n");
+    let books: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&ledger).expect("written at exit")).expect("JSON");
+    let device = &books["devices"][0];
+    let objects = device["objects"].as_array().expect("a list");
+    let bytes: u64 = objects.iter().filter_map(|o| o["size"].as_u64()).sum();
+    assert!(!objects.is_empty());
+    let capture = Capture::open(&folder.capture()).expect("it is a capture");
+    let process = report::process(&capture, &report::Options::default()).expect("it can be read");
+    assert!(process.exact);
+    let shown = &process.devices[0];
+    assert_eq!(
+        (shown.linear_count, shown.linear_bytes),
+        (objects.len() as u64, bytes)
+    );
+    let calls = |name: &str| books["calls"][name]["calls"].as_u64().expect("counted");
+    assert_eq!(shown.allocations, calls("cuMemAlloc_v2"));
+    assert_eq!(shown.frees, calls("cuMemFree_v2"));
 }
 
 /// The whole of what a newcomer runs, on the stand-in: the program prints the same with and without.

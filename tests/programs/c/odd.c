@@ -14,6 +14,7 @@
  *   close-all     closes every descriptor that it does not know, then records enough for the capture to grow
  *   die-inside    is killed by a signal while the driver is in cuMemAlloc (use STANDIN_SLOW)
  *   leave         allocates, then _exit
+ *   lacks         calls a function by a weak reference, whether the driver has it or not
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,6 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern int cuMemAllocPitch_v2(uint64_t *, size_t *, size_t, size_t, unsigned) __attribute__((weak));
 static void *driver, *context;
 
 static void *find(const char *name) {
@@ -169,6 +171,10 @@ int main(int argc, char **argv) {
         printf("init %d\n", init());
         pthread_create(&thread, NULL, kill_soon, NULL);
         printf("alloc %d\n", take(&address, 123456));
+    } else if (!strcmp(habit, "lacks")) {
+        size_t pitch = 0;
+        printf("init %d\n", init());
+        printf("pitch %d\n", cuMemAllocPitch_v2 ? cuMemAllocPitch_v2(&address, &pitch, 64, 64, 4) : -1);
     } else if (!strcmp(habit, "leave")) {
         printf("init %d\n", init());
         printf("alloc %d\n", take(&address, 4096));
