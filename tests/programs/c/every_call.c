@@ -210,6 +210,7 @@ static void virtual_memory(void) {
 }
 
 static void contexts(V primary) {
+    static uint64_t params[3];
     V made = 0, popped = 0;
     P p = 0;
     CALL(cuCtxCreate_v2, &made, 0, 0); printf(" made %s", made ? "set" : "null"); END();
@@ -224,7 +225,7 @@ static void contexts(V primary) {
     CALL(cuMemFree_v2, p); END();
     CALL(cuCtxSetCurrent, primary); END();
     CALL(cuCtxSetCurrent, primary); END();
-    CALL(cuCtxCreate_v4, &made, NULL, 0, 0); END();
+    CALL(cuCtxCreate_v4, &made, params, 0, 0); END();
     CALL(cuCtxDestroy_v2, made); END();
     CALL(cuCtxCreate_v3, &made, NULL, 0, 0, 0); END();
     if (p_cuCtxCreate_v3) { CALL(cuCtxDestroy, made); END(); }
@@ -289,6 +290,7 @@ int main(int argc, char **argv) {
     pthread_t thread;
     Z free_bytes = 0, total = 0;
     gentle = argc > 2 && !strcmp(argv[2], "gentle");
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (!strcmp(door, "plt")) {
 #ifdef PLT
 #define TAKE(symbol, base, version, flags, signature) p_##symbol = dlsym(RTLD_DEFAULT, #symbol) ? symbol : NULL;
