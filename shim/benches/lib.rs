@@ -14,11 +14,15 @@ pub struct Built {
 }
 
 impl Built {
-    /// Builds the shim and the stand-in driver in release mode and finds them.
+    /// Builds the shim and the stand-in driver in release mode and finds them; or takes them from the folder that
+    /// `GPUSHIM_BENCH_DIST` names, as `scripts/dist` made it, on a machine without Rust.
     ///
     /// # Errors
     /// When cargo fails, or its target folder cannot be written.
     pub fn new() -> io::Result<Self> {
+        if let Some(folder) = env::var_os("GPUSHIM_BENCH_DIST") {
+            return Self::in_folder(&fs::canonicalize(folder)?);
+        }
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let status = Command::new(cargo)
@@ -31,7 +35,10 @@ impl Built {
         }
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let release = fs::canonicalize(target.join("release"))?;
+        Self::in_folder(&fs::canonicalize(target.join("release"))?)
+    }
+
+    fn in_folder(release: &Path) -> io::Result<Self> {
         let driver = release.join("standin");
         fs::create_dir_all(&driver)?;
         fs::copy(release.join("libcuda.so"), driver.join("libcuda.so.1"))?;
