@@ -68,7 +68,7 @@ typedef unsigned U;
     X(cuCtxPushCurrent_v2, cuCtxPushCurrent, 4000, 0, (V)) \
     X(cuCtxPopCurrent, cuCtxPopCurrent, 2000, 0, (V *)) \
     X(cuCtxPopCurrent_v2, cuCtxPopCurrent, 4000, 0, (V *)) \
-    X(cuGetExportTable, cuGetExportTable, 3000, 0, (const V *, const V)) \
+    X(cuGetExportTable, cuGetExportTable, 3000, 0, (V *, V)) \
     X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, 0, (V *, int)) \
     X(cuMemGetInfo_v2, cuMemGetInfo, 3020, 0, (Z *, Z *))
 
@@ -255,7 +255,7 @@ static void contexts(V primary) {
 
 static void doors(void) {
     static const unsigned char known[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9}, unknown[16] = {1};
-    const V table = 0;
+    V table = 0;
     V pointer = (V)1;
     int status = -1;
     CALL(cuGetExportTable, &table, (V)known); printf(" table %s", table ? "set" : "null"); END();
