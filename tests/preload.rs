@@ -164,7 +164,7 @@ fn killed_at_any_moment_every_committed_record_is_read_back() {
     const PROGRESS: usize = 64;
     let storm = native::program("storm", "storm.c", &[]);
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    let mut killed_inside = 0;
+    let (mut killed_inside, mut all_dropped) = (0, 0);
     for round in 0..200 {
         let folder = Folder::new();
         let page = folder.path().join("page");
@@ -193,11 +193,16 @@ fn killed_at_any_moment_every_committed_record_is_read_back() {
         let progress = fs::read(&page).expect("readable");
         let word = |at: usize| u64::from_le_bytes(progress[at..at + 8].try_into().expect("eight"));
         let oldest = raw.head().saturating_sub(raw.slots());
+        let dropped = raw.counter(Counter::SlotBusy);
+        assert_eq!(raw.counter(Counter::RingNotReady), 0);
+        let mut gaps = 0;
         for thread in 0..3 {
             let [tid, begun, done] = [0, 8, 16].map(|field| word(thread * PROGRESS + field));
+            // A slot whose next owner had its number and not yet the slot still holds a record of the lap before: whole, but older
+            // than what the ring has room for.
             let mine: Vec<&Record> = calls(&records, HookId::cuMemAlloc_v2)
                 .into_iter()
-                .filter(|record| u64::from(record.thread) == tid)
+                .filter(|record| u64::from(record.thread) == tid && record.sequence >= oldest)
                 .collect();
             for record in &mine {
                 assert_eq!(record.result, 0);
@@ -207,13 +212,13 @@ fn killed_at_any_moment_every_committed_record_is_read_back() {
                 );
                 assert!(record.size / 512 <= begun, "{record:?}");
             }
-            // In order and without a gap, up to the last call that had returned.
+            // In order and without a gap, up to the last call that had returned; but for records that the shim says it
+            // dropped, since a thread was stopped for a whole lap of the small ring while it held a slot.
             for pair in mine.windows(2) {
-                assert_eq!(pair[0].size + 512, pair[1].size, "round {round}");
+                assert!(pair[0].size < pair[1].size, "round {round}");
+                gaps += (pair[1].size - pair[0].size) / 512 - 1;
                 assert!(pair[0].at_ns <= pair[1].at_ns);
             }
-            let dropped = raw.counter(Counter::SlotBusy) + raw.counter(Counter::RingNotReady);
-            assert_eq!(dropped, 0);
             if done > 0 && oldest == 0 {
                 assert_eq!(mine.first().map(|r| r.size), Some(512), "round {round}");
             }
@@ -230,12 +235,21 @@ fn killed_at_any_moment_every_committed_record_is_read_back() {
         // Between the oldest and the head every number is a record or one of the holes.
         let present = records.iter().filter(|r| r.sequence >= oldest).count() as u64;
         let missing = raw.head() - oldest - present;
-        assert!(missing <= 3, "round {round}: {missing} records are missing");
+        assert!(
+            missing <= 3 + dropped,
+            "round {round}: {missing} records are missing, {dropped} dropped"
+        );
+        assert!(
+            gaps <= dropped,
+            "round {round}: {gaps} calls are missing, {dropped} records dropped"
+        );
+        all_dropped += dropped;
     }
     assert!(
         killed_inside > 20,
         "only {killed_inside} were killed inside a call"
     );
+    assert!(all_dropped < 200, "{all_dropped} records were dropped");
 }
 
 #[test]

@@ -40,7 +40,9 @@ pub(crate) fn record(process: &Process, payload: &Payload) -> Option<u64> {
     // SAFETY: `place` gave a slot inside the allocated ring, aligned to its length; the state word is its first.
     let state = unsafe { AtomicU32::from_ptr(at.as_ptr().cast()) };
     let held = state.load(Ordering::Relaxed);
+    // A thread that was stopped between its number and its slot may come a lap too late: what is there now is newer.
     if slot::is_claimed(held)
+        || slot::committed_lap(held).is_some_and(|there| there > lap)
         || state
             // Acquire: pairs with the commit of the lap before, whose bytes we are about to overwrite.
             .compare_exchange(

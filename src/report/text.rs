@@ -501,37 +501,26 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
             units::count(records.reused_addresses, "address was", "addresses were")
         ));
     }
-    if !process.notes.unhooked.is_empty() {
-        let count = units::count(
-            process.notes.unhooked.len() as u64,
-            "driver entry point",
-            "driver entry points",
-        );
-        let names = if all {
-            format!(": {}", process.notes.unhooked.join(" "))
-        } else {
-            " (--all names them)".to_owned()
-        };
-        lines.push(format!(
-            "{count} handed out that gpushim does not record{}",
-            plain(&names)
-        ));
-    }
-    if !process.notes.export_tables.is_empty() {
-        let count = units::count(
-            process.notes.export_tables.len() as u64,
-            "private driver table",
-            "private driver tables",
-        );
-        let names = if all {
-            format!(": {}", process.notes.export_tables.join(" "))
-        } else {
-            " (--all names them)".to_owned()
-        };
-        lines.push(format!(
-            "{count} asked for; calls through them are not seen{}",
-            plain(&names)
-        ));
+    let unhooked = (
+        &process.notes.unhooked,
+        ["driver entry point", "driver entry points"],
+        "handed out that gpushim does not record",
+    );
+    let tables = (
+        &process.notes.export_tables,
+        ["private driver table", "private driver tables"],
+        "asked for; calls through them are not seen",
+    );
+    for (names, [one, many], what) in [unhooked, tables] {
+        if !names.is_empty() {
+            let count = units::count(names.len() as u64, one, many);
+            let names = if all {
+                format!(": {}", plain(&names.join(" ")))
+            } else {
+                " (--all names them)".to_owned()
+            };
+            lines.push(format!("{count} {what}{names}"));
+        }
     }
     for (name, value) in &records.counters {
         let what = match *name {

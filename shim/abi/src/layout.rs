@@ -132,7 +132,7 @@ impl Text {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
-    /// Records dropped: the slot was still being written a lap later.
+    /// Records dropped: their slot was being written, or already held a record of a later lap.
     SlotBusy,
     /// Records dropped: the ring was growing or could not grow.
     RingNotReady,
