@@ -59,26 +59,12 @@ pub(crate) fn record(process: &Process, payload: &Payload) -> Option<u64> {
     write(at, payload);
     // Release: pairs with the reader's load and with the next lap's claim.
     state.store(slot::committed(lap), Ordering::Release);
-    fetch_ahead(at);
     // Ahead of the need, so that other threads seldom meet the end of what is ready.
     let ready = process.part(Region::Ring).ready.load(Ordering::Relaxed);
     if sequence * slot::LEN as u64 == ready / 4 * 3 {
         capture::grow(process, Region::Ring, ready + 1);
     }
     Some(sequence)
-}
-
-/// Asks for a cache line that a record some way on will claim. A claim is a locked instruction and waits for its line; without this
-/// every event pays a miss to memory, since the ring is larger than the caches.
-#[inline]
-fn fetch_ahead(at: NonNull<u8>) {
-    const SLOTS_AHEAD: usize = 16;
-    let line = at.as_ptr().wrapping_add(SLOTS_AHEAD * slot::LEN);
-    // SAFETY: a prefetch reads and writes nothing, faults nowhere, and is no operation where the processor lacks it; beyond
-    // the end of the ring it is only useless.
-    unsafe {
-        core::arch::asm!("prefetchw byte ptr [{line}]", line = in(reg) line, options(nostack, preserves_flags));
-    }
 }
 
 /// The slot and the lap of a sequence number; `None` when the ring is not that long yet.
