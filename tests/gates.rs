@@ -38,31 +38,43 @@ fn dynamic(file: &Elf<'_>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Names that the dynamic symbol table defines, with their version and whether that is the default one.
-fn exports(file: &Elf<'_>) -> BTreeSet<String> {
+/// An entry of the dynamic symbol table.
+struct Symbol {
+    name: String,
+    is_import: bool,
+    /// Name of its version; empty without one.
+    version: String,
+    /// Index of its version in this library.
+    version_index: u16,
+    /// Whether an unversioned look-up passes it by.
+    is_hidden: bool,
+}
+
+fn symbols(file: &Elf<'_>) -> Vec<Symbol> {
     let endian = file.endian();
-    let data = file.data();
     let sections = file.elf_section_table();
     let versions = sections
-        .versions(endian, data)
+        .versions(endian, file.data())
         .expect("readable")
         .expect("versions");
-    let symbols = file.elf_dynamic_symbol_table();
-    symbols
+    let table = file.elf_dynamic_symbol_table();
+    table
         .enumerate()
-        .filter(|(_, symbol)| symbol.st_shndx.get(endian) != elf::SHN_UNDEF)
+        // The first entry of every table is the null symbol.
+        .filter(|(index, _)| index.0 != 0)
         .map(|(index, symbol)| {
-            let name = symbols.symbol_name(endian, symbol).expect("readable");
-            let name = String::from_utf8_lossy(name);
             let held = versions.version_index(endian, index);
-            let version = versions
-                .version(held)
-                .expect("readable")
-                .map_or(String::new(), |version| {
-                    String::from_utf8_lossy(version.name()).into_owned()
-                });
-            let at = if held.is_hidden() { "@" } else { "@@" };
-            format!("{name}{at}{version}")
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            Symbol {
+                name: text(table.symbol_name(endian, symbol).expect("readable")),
+                is_import: symbol.st_shndx.get(endian) == elf::SHN_UNDEF,
+                version: versions
+                    .version(held)
+                    .expect("readable")
+                    .map_or(String::new(), |version| text(version.name())),
+                version_index: held.index(),
+                is_hidden: held.is_hidden(),
+            }
         })
         .collect()
 }
@@ -103,26 +115,8 @@ fn needs_nothing_but_libc() {
 #[test]
 fn needs_no_symbol_newer_than_glibc_2_17() {
     with_shim(|file| {
-        let endian = file.endian();
-        let sections = file.elf_section_table();
-        let versions = sections
-            .versions(endian, file.data())
-            .expect("readable")
-            .expect("versions");
-        let symbols = file.elf_dynamic_symbol_table();
         let mut seen = 0;
-        for (index, symbol) in symbols.enumerate() {
-            if symbol.st_shndx.get(endian) != elf::SHN_UNDEF || symbol.st_name.get(endian) == 0 {
-                continue;
-            }
-            let name =
-                String::from_utf8_lossy(symbols.symbol_name(endian, symbol).expect("readable"));
-            let version = versions
-                .version(versions.version_index(endian, index))
-                .expect("readable")
-                .map_or(String::new(), |v| {
-                    String::from_utf8_lossy(v.name()).into_owned()
-                });
+        for Symbol { name, version, .. } in symbols(file).into_iter().filter(|s| s.is_import) {
             let number: Vec<u32> = version
                 .strip_prefix("GLIBC_")
                 .unwrap_or_else(|| panic!("{name} needs {version:?}"))
@@ -146,25 +140,27 @@ fn exports_the_table_and_the_doors_and_nothing_else() {
         expected.insert(format!("{door}@GLIBC_2.2.5"));
         expected.insert(format!("{door}@@GLIBC_2.34"));
     }
-    with_shim(|file| assert_eq!(exports(file), expected));
+    with_shim(|file| {
+        let found: BTreeSet<String> = symbols(file)
+            .into_iter()
+            .filter(|symbol| !symbol.is_import)
+            .map(|symbol| {
+                let at = if symbol.is_hidden { "@" } else { "@@" };
+                format!("{}{at}{}", symbol.name, symbol.version)
+            })
+            .collect();
+        assert_eq!(found, expected);
+    });
 }
 
 /// glibc binds an unversioned reference to a hidden symbol only where its version is the library's first, index 2.
 #[test]
 fn driver_names_have_the_first_version() {
     with_shim(|file| {
-        let endian = file.endian();
-        let sections = file.elf_section_table();
-        let versions = sections
-            .versions(endian, file.data())
-            .expect("readable")
-            .expect("versions");
-        let symbols = file.elf_dynamic_symbol_table();
         let mut seen = 0;
-        for (index, symbol) in symbols.enumerate() {
-            let name = symbols.symbol_name(endian, symbol).expect("readable");
-            if name.starts_with(b"cu") {
-                assert_eq!(versions.version_index(endian, index).index(), 2);
+        for symbol in symbols(file) {
+            if symbol.name.starts_with("cu") {
+                assert_eq!(symbol.version_index, 2);
                 seen += 1;
             }
         }
@@ -228,12 +224,8 @@ fn has_static_thread_local_storage() {
         assert_ne!(flags & u64::from(elf::DF_STATIC_TLS), 0);
         let header = file.elf_header();
         assert_eq!(header.e_machine(file.endian()), elf::EM_X86_64);
-        let undefined = file.elf_dynamic_symbol_table();
-        for (_, symbol) in undefined.enumerate() {
-            let name = undefined
-                .symbol_name(file.endian(), symbol)
-                .expect("readable");
-            assert_ne!(name, b"__tls_get_addr");
+        for symbol in symbols(file) {
+            assert_ne!(symbol.name, "__tls_get_addr");
         }
     });
 }

@@ -4,6 +4,7 @@
 mod head;
 mod tables;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -162,7 +163,7 @@ impl Capture {
                     let len = place.ready.min(table_max(which));
                     let entries = len / which.entry_len() as u64;
                     let count = match which {
-                        // These two are used entry by entry, whatever was counted.
+                        // Used entry by entry, whatever was counted.
                         Region::Threads => entries,
                         _ => place.count.min(entries),
                     };
@@ -292,12 +293,12 @@ impl Capture {
     }
 
     /// Bytes of some slots, and what the header said after they were copied.
-    fn slots(&self, span: &Span, at: u64, run: u64) -> Result<(Vec<u8>, Now), Error> {
+    fn slots<'s>(&self, span: &'s Span, at: u64, run: u64) -> Result<(Cow<'s, [u8]>, Now), Error> {
         const LEN: u64 = slot::LEN as u64;
         if let Some((bytes, now)) = &span.copy {
             let end = bytes.len().min(((at + run) * LEN) as usize);
             let bytes = bytes.get((at * LEN) as usize..end).unwrap_or_default();
-            return Ok((bytes.to_vec(), *now));
+            return Ok((Cow::Borrowed(bytes), *now));
         }
         let bytes = read_some(
             &self.file,
@@ -305,7 +306,7 @@ impl Capture {
             self.ring.offset + at * LEN,
             run * LEN,
         )?;
-        Ok((bytes, self.now()?))
+        Ok((Cow::Owned(bytes), self.now()?))
     }
 
     fn walk(&self, span: &Span, visit: &mut dyn FnMut(&Record)) -> Result<Tally, Error> {

@@ -86,7 +86,7 @@ pub fn process(capture: &Capture, options: &Options) -> Result<Process, Error> {
         .at_seconds
         .map_or(u64::MAX, |s| opened.saturating_add_signed((s * 1e9) as i64));
     let mut whole = Ledger::default();
-    let mut then = None;
+    let mut earlier = false;
     let mut state = Ledger::default();
     let tally = capture.records(|record| {
         if options.at_seconds.is_some() {
@@ -94,11 +94,10 @@ pub fn process(capture: &Capture, options: &Options) -> Result<Process, Error> {
             if record.at_ns <= until {
                 state.take(record, &capture.tables);
             }
-            then = then.max((record.at_ns > until).then_some(()));
+            earlier |= record.at_ns > until;
         }
         whole.take(record, &capture.tables);
     })?;
-    let earlier = then.is_some();
     let state = if options.at_seconds.is_some() {
         &state
     } else {

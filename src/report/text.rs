@@ -378,6 +378,17 @@ fn field(out: &mut dyn Write, name: &str, value: &str, text: &str, width: usize)
     Ok(())
 }
 
+/// A line of a list; what does not fit goes on below, further in.
+fn item(out: &mut dyn Write, text: &str, further: &str, width: usize) -> io::Result<()> {
+    let shape = textwrap::Options::new(width)
+        .initial_indent("  ")
+        .subsequent_indent(further);
+    for line in textwrap::wrap(text, shape) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
 fn host(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<()> {
     let host = &process.host_memory;
     let rows = [
@@ -439,12 +450,7 @@ fn failures(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<
             alive::births(failure.count, failure.first_seconds, failure.last_seconds),
             plain(&failure.caller)
         );
-        let shape = textwrap::Options::new(width)
-            .initial_indent("  ")
-            .subsequent_indent("      ");
-        for line in textwrap::wrap(&line, shape) {
-            writeln!(out, "{line}")?;
-        }
+        item(out, &line, "      ", width)?;
     }
     Ok(())
 }
@@ -541,12 +547,7 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
     }
     writeln!(out, "\n{HEADING}Not seen, or less than usual{HEADING:#}")?;
     for line in lines {
-        let shape = textwrap::Options::new(width)
-            .initial_indent("  ")
-            .subsequent_indent("    ");
-        for part in textwrap::wrap(&line, shape) {
-            writeln!(out, "{part}")?;
-        }
+        item(out, &line, "    ", width)?;
     }
     Ok(())
 }
@@ -576,12 +577,7 @@ fn together(out: &mut dyn Write, processes: &[Process], width: usize) -> io::Res
             units::count(sum.contexts, "context", "contexts"),
             units::count(sum.pids.len() as u64, "process", "processes"),
         );
-        let shape = textwrap::Options::new(width)
-            .initial_indent("  ")
-            .subsequent_indent("      ");
-        for line in textwrap::wrap(&line, shape) {
-            writeln!(out, "{line}")?;
-        }
+        item(out, &line, "      ", width)?;
     }
     Ok(())
 }

@@ -77,7 +77,7 @@ pub(super) fn check_driver(driver: Option<&Path>) -> Check {
     Check::good(WHAT, format!("{}, {version}", path.display()))
 }
 
-/// Driver functions that a library exports.
+/// Names that a library exports; none for a file that is no library.
 pub(super) fn exports(path: &Path) -> BTreeSet<String> {
     let Ok(bytes) = fs::read(path) else {
         return BTreeSet::new();
@@ -88,11 +88,13 @@ pub(super) fn exports(path: &Path) -> BTreeSet<String> {
     file.dynamic_symbols()
         .filter(|symbol| !symbol.is_undefined())
         .filter_map(|symbol| symbol.name().ok())
-        .filter(|name| {
-            name.starts_with("cu") && name.as_bytes().get(2).is_some_and(u8::is_ascii_uppercase)
-        })
         .map(str::to_owned)
         .collect()
+}
+
+/// Whether a name is that of a driver function.
+pub(super) fn is_driver_function(name: &str) -> bool {
+    name.starts_with("cu") && name.as_bytes().get(2).is_some_and(u8::is_ascii_uppercase)
 }
 
 /// Those that are recorded and those that are not, functions that move memory first.

@@ -6,14 +6,12 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 use std::{env, fs, io};
 
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object as _, ObjectSymbol as _};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::Check;
-use super::driver::exports;
+use super::driver::{exports, is_driver_function};
 use super::program::{Kind, program_kind};
 use crate::commands::run;
 use crate::render::units;
@@ -156,13 +154,9 @@ pub(super) fn check_environment() -> Vec<Check> {
         if entry.is_empty() || path.file_name().is_some_and(|name| name == run::LIBRARY) {
             continue;
         }
-        let driver_names = exports(path).len();
-        let has_dlsym = fs::read(path).ok().is_some_and(|bytes| {
-            ElfFile64::<Endianness>::parse(&*bytes).is_ok_and(|file| {
-                file.dynamic_symbols()
-                    .any(|s| !s.is_undefined() && s.name() == Ok("dlsym"))
-            })
-        });
+        let exported = exports(path);
+        let driver_names = exported.iter().filter(|n| is_driver_function(n)).count();
+        let has_dlsym = exported.contains("dlsym");
         checks.push(if driver_names > 0 || has_dlsym {
             Check::warning(
                 "preload",
