@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
 use crate::error::Error;
+use crate::report::views::View;
 
 /// The flight recorder for GPU memory.
 ///
@@ -35,7 +36,7 @@ enum Command {
     /// Say who holds the memory, on one screen
     #[command(
         after_help = "Examples:\n  gpushim report                      the newest session\n  gpushim report --device 1 --all     one device, every group\n  \
-        gpushim report --at 3.2s            the state 3.2 s after the first call\n  gpushim report --format json run/*.gpushim"
+        gpushim report --at 3.2s            the state 3.2 s after the first call\n  gpushim report --view vmm          each handle: released? mapped where? exported?\n  gpushim report --format json run/*.gpushim"
     )]
     Report(Report),
     /// Draw the memory of each device over time, and list the calls
@@ -111,6 +112,9 @@ pub struct Report {
     /// Show every group and every name
     #[arg(long)]
     pub all: bool,
+    /// List the objects of one kind, each with its state, instead of the screen
+    #[arg(long, value_enum)]
+    pub view: Option<View>,
     /// The state at this moment: time since the capture was opened, such as 3.2s or 150ms
     #[arg(long, value_name = "TIME", value_parser = commands::report::moment)]
     pub at: Option<f64>,

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use gpushim_abi::hooks::HOOKS;
+use gpushim_abi::hooks::{Flavor, HOOKS, When};
 use object::read::elf::{ElfFile64, FileHeader as _};
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, elf};
 
@@ -248,9 +248,40 @@ fn the_documented_calls_are_the_table() {
             hook.doc.trim()
         ));
     }
-    let path = native::root().join("docs/CALLS.md");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&path, &text).expect("the repository is writable");
+    golden("docs/CALLS.md", &text);
+}
+
+/// So is the list that the C programs make their calls from.
+#[test]
+fn the_programs_call_every_row() {
+    let mut text = String::from(
+        "/* Written from the hook table: exported symbol; name, version and flags for cuGetProcAddress. */\n#define ROWS(X) \\\n",
+    );
+    for hook in HOOKS.iter().filter(|hook| hook.when != When::Door) {
+        let flags = if hook.flavor == Flavor::PerThread {
+            2
+        } else {
+            0
+        };
+        text.push_str(&format!(
+            "    X({}, {}, {}, {flags}) \\\n",
+            hook.symbol, hook.asked, hook.since
+        ));
     }
-    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text);
+    text.push('\n');
+    golden("tests/programs/c/rows.h", &text);
+}
+
+/// Holds a file of the repository against what it must be; `UPDATE_GOLDEN=1` writes it anew.
+fn golden(path: &str, text: &str) {
+    let path = native::root().join(path);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, text).expect("the repository is writable");
+    }
+    let held = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        held == text,
+        "{} is not what the table says",
+        path.display()
+    );
 }

@@ -9,8 +9,8 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use gpushim_abi::hooks::{CUDA_SUCCESS, CUresult, HOOKS, HookId};
 
 use crate::elf::{self, Object};
-use crate::exports;
 use crate::sync::{AtomicUsize, Ordering};
+use crate::{exports, sys};
 
 const HOOK_COUNT: usize = HOOKS.len();
 /// Key of the library in use, 0 while there is none.
@@ -20,7 +20,9 @@ static REAL: [AtomicUsize; HOOK_COUNT] = [const { AtomicUsize::new(0) }; HOOK_CO
 /// Functions that the recorder itself asks, by [`Query`].
 static QUERIES: [AtomicUsize; Query::ALL.len()] = [const { AtomicUsize::new(0) }; Query::ALL.len()];
 
-/// Driver functions that the recorder calls itself: questions without effect, all legal at any moment.
+/// Driver functions that the recorder calls itself: questions without effect. Up to `DeviceAttribute`, and for `CaptureInfo`, they
+/// are legal at any moment; the others are asked in [`relaxed`] mode, since they would invalidate a stream capture of
+/// the program's (`cuMemPoolGetAttribute` was seen to on driver 580).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Query {
     ContextCurrent,
@@ -34,10 +36,19 @@ pub(crate) enum Query {
     DeviceTotal,
     DevicePci,
     DeviceAttribute,
+    CaptureInfo,
+    CaptureMode,
+    AddressRange,
+    HandleProperties,
+    FunctionIsLoaded,
+    FunctionAttribute,
+    PoolAttribute,
+    CurrentPool,
+    GraphAttribute,
 }
 
 impl Query {
-    const ALL: [(Self, &'static CStr); 11] = [
+    const ALL: [(Self, &'static CStr); 20] = [
         (Self::ContextCurrent, c"cuCtxGetCurrent"),
         (Self::ContextDevice, c"cuCtxGetDevice"),
         (Self::DriverVersion, c"cuDriverGetVersion"),
@@ -49,10 +60,32 @@ impl Query {
         (Self::DeviceTotal, c"cuDeviceTotalMem_v2"),
         (Self::DevicePci, c"cuDeviceGetPCIBusId"),
         (Self::DeviceAttribute, c"cuDeviceGetAttribute"),
+        (Self::CaptureInfo, c"cuStreamGetCaptureInfo"),
+        (Self::CaptureMode, c"cuThreadExchangeStreamCaptureMode"),
+        (Self::AddressRange, c"cuMemGetAddressRange_v2"),
+        (
+            Self::HandleProperties,
+            c"cuMemGetAllocationPropertiesFromHandle",
+        ),
+        (Self::FunctionIsLoaded, c"cuFuncIsLoaded"),
+        (Self::FunctionAttribute, c"cuFuncGetAttribute"),
+        (Self::PoolAttribute, c"cuMemPoolGetAttribute"),
+        (Self::CurrentPool, c"cuDeviceGetMemPool"),
+        (Self::GraphAttribute, c"cuDeviceGetGraphMemAttribute"),
     ];
+
+    /// Each stands at its own number.
+    const ORDERED: () = {
+        let mut n = 0;
+        while n < Self::ALL.len() {
+            assert!(Self::ALL[n].0 as usize == n);
+            n += 1;
+        }
+    };
 
     /// The function's address, 0 when the driver lacks it.
     fn address(self) -> usize {
+        let () = Self::ORDERED;
         QUERIES[self as usize].load(Ordering::Relaxed)
     }
 }
@@ -110,12 +143,12 @@ fn adopt(object: Object) {
             return;
         }
     }
-    for hook in HOOKS {
+    for (real, hook) in REAL.iter().zip(HOOKS) {
         let address = object.function(exports::name(hook.id));
-        REAL[hook.id.index()].store(address, Ordering::Relaxed);
+        real.store(address, Ordering::Relaxed);
     }
-    for (query, name) in Query::ALL {
-        QUERIES[query as usize].store(object.function(name), Ordering::Release);
+    for (place, (_, name)) in QUERIES.iter().zip(Query::ALL) {
+        place.store(object.function(name), Ordering::Release);
     }
 }
 
@@ -201,6 +234,128 @@ pub(crate) fn current_device() -> Option<c_int> {
     Some(device)
 }
 
+/// Id of the capture that a stream is in; `None` outside of any.
+pub(crate) fn capture(stream: u64) -> Option<u64> {
+    /// `CU_STREAM_CAPTURE_STATUS_NONE`.
+    const NONE: c_uint = 0;
+    let (mut status, mut id) = (NONE, 0_u64);
+    ask!(CaptureInfo(*mut c_void, *mut c_uint, *mut u64)(
+        stream as *mut c_void,
+        &raw mut status,
+        &raw mut id
+    ))?;
+    (status != NONE).then_some(id)
+}
+
+/// Asks something that the driver forbids while a stream is captured; in relaxed mode neither this thread's captures nor those of
+/// others are touched. `None` where the driver has no such mode, or is asked in vain.
+fn relaxed<T>(question: impl FnOnce() -> Option<T>) -> Option<T> {
+    /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+    const RELAXED: c_uint = 2;
+    let _errno = sys::ErrnoGuard::new();
+    let mut mode = RELAXED;
+    ask!(CaptureMode(*mut c_uint)(&raw mut mode))?;
+    let answer = question();
+    let _ = ask!(CaptureMode(*mut c_uint)(&raw mut mode));
+    answer
+}
+
+/// Size of the allocation that an address lies in, bytes.
+pub(crate) fn allocation_size(address: u64) -> Option<u64> {
+    let (mut base, mut size) = (0_u64, 0_u64);
+    relaxed(|| {
+        ask!(AddressRange(*mut u64, *mut u64, u64)(
+            &raw mut base,
+            &raw mut size,
+            address
+        ))
+    })?;
+    Some(size)
+}
+
+/// Location of physical memory, as a `CUmemLocation`.
+pub(crate) fn handle_location(handle: u64) -> Option<u64> {
+    // CUmemAllocationProp: 32 bytes, the location is at offset 8.
+    let mut properties = [0_u64; 8];
+    relaxed(|| {
+        ask!(HandleProperties(*mut u64, u64)(
+            properties.as_mut_ptr(),
+            handle
+        ))
+    })?;
+    Some(properties[1])
+}
+
+/// Local memory of a kernel's thread, bytes. Only where the driver says that the kernel is loaded: the question alone would
+/// load it.
+pub(crate) fn local_bytes(function: u64) -> Option<u64> {
+    /// `CU_FUNCTION_LOADING_STATE_LOADED`.
+    const LOADED: c_uint = 1;
+    /// `CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES`.
+    const LOCAL_SIZE: c_uint = 3;
+    relaxed(|| {
+        let function = function as *mut c_void;
+        let (mut state, mut bytes) = (0, 0);
+        ask!(FunctionIsLoaded(*mut c_uint, *mut c_void)(
+            &raw mut state,
+            function
+        ))?;
+        if state != LOADED {
+            return None;
+        }
+        ask!(FunctionAttribute(*mut c_int, c_uint, *mut c_void)(
+            &raw mut bytes,
+            LOCAL_SIZE,
+            function
+        ))?;
+        u64::try_from(bytes).ok()
+    })
+}
+
+/// What a pool holds of its device, and what of that is handed out, bytes.
+pub(crate) fn pool(pool: u64) -> Option<(u64, u64)> {
+    /// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT` and `…_USED_MEM_CURRENT`.
+    const RESERVED: c_uint = 5;
+    const USED: c_uint = 7;
+    let attribute = |which: c_uint| {
+        let mut value = 0_u64;
+        ask!(PoolAttribute(*mut c_void, c_uint, *mut u64)(
+            pool as *mut c_void,
+            which,
+            &raw mut value
+        ))?;
+        Some(value)
+    };
+    relaxed(|| Some((attribute(RESERVED)?, attribute(USED)?)))
+}
+
+/// The pool that `cuMemAllocAsync` takes from on a device.
+pub(crate) fn current_pool(device: u8) -> Option<u64> {
+    let mut pool = core::ptr::null_mut();
+    relaxed(|| {
+        ask!(CurrentPool(*mut *mut c_void, c_int)(
+            &raw mut pool,
+            c_int::from(device)
+        ))
+    })?;
+    Some(pool as u64)
+}
+
+/// What the graphs of a device hold of it, bytes.
+pub(crate) fn graph_memory(device: u8) -> Option<u64> {
+    /// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
+    const RESERVED: c_uint = 2;
+    let mut value = 0_u64;
+    relaxed(|| {
+        ask!(GraphAttribute(c_int, c_uint, *mut u64)(
+            c_int::from(device),
+            RESERVED,
+            &raw mut value
+        ))
+    })?;
+    Some(value)
+}
+
 /// Version of the driver, 0 unknown.
 pub(crate) fn version() -> c_int {
     let mut version = 0;
@@ -221,6 +376,8 @@ pub(crate) struct Device {
     pub(crate) uuid: [u8; 16],
     pub(crate) total: u64,
     pub(crate) capability: (u16, u16),
+    pub(crate) processors: u32,
+    pub(crate) processor_threads: u32,
     name: [u8; 128],
     pci: [u8; 32],
 }
@@ -243,12 +400,16 @@ impl Device {
 pub(crate) fn device(ordinal: c_int) -> Option<Device> {
     const MAJOR: c_uint = 75;
     const MINOR: c_uint = 76;
+    const PROCESSORS: c_uint = 16;
+    const PROCESSOR_THREADS: c_uint = 39;
     let mut handle = 0;
     ask!(DeviceGet(*mut c_int, c_int)(&raw mut handle, ordinal))?;
     let mut device = Device {
         uuid: [0; 16],
         total: 0,
         capability: (0, 0),
+        processors: 0,
+        processor_threads: 0,
         name: [0; 128],
         pci: [0; 32],
     };
@@ -274,8 +435,10 @@ pub(crate) fn device(ordinal: c_int) -> Option<Device> {
             which,
             handle
         ));
-        value as u16
+        value as u32
     };
-    device.capability = (attribute(MAJOR), attribute(MINOR));
+    device.capability = (attribute(MAJOR) as u16, attribute(MINOR) as u16);
+    device.processors = attribute(PROCESSORS);
+    device.processor_threads = attribute(PROCESSOR_THREADS);
     Some(device)
 }

@@ -1,89 +1,159 @@
 //! One function per row of the hook table.
 //!
-//! Each export is a two-instruction thunk that hands its own stack pointer to the hook behind it, in the register after the
-//! last argument: there the caller's return address stands, which nothing in Rust could otherwise be sure to find. The driver's
-//! function is then called like any other.
+//! Each export is a two-instruction thunk that hands its own stack pointer to the hook behind it: there the caller's return
+//! address stands, which nothing in Rust could otherwise be sure to find. It travels in the first floating-point
+//! register, which no driver call uses, so that the arguments stay where the caller put them, on the stack too. The
+//! driver's function is then called like any other.
 
 use core::arch::global_asm;
 use core::ffi::{CStr, c_int, c_uint, c_void};
 
+use gpushim_abi::effect::ArrayShape;
 use gpushim_abi::for_each_hook;
-use gpushim_abi::hooks::{
-    CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS, CUcontext, CUdevice, CUdeviceptr, CUdeviceptr_v1,
-    CUmemGenericAllocationHandle, CUmemoryPool, CUresult, CUstream, HOOKS, HookId, Opaque, Text,
-};
+use gpushim_abi::hooks::*;
 
 use crate::recorder::{Device, Facts};
+use crate::words::{self, Name as _, Word as _};
 use crate::{doors, driver, recorder};
 
-/// Values that fit a record's words.
-trait Word {
-    fn word(self) -> u64;
-}
-
-macro_rules! words {
-    ($($ty:ty),*) => { $( impl Word for $ty {
-        #[inline(always)]
-        fn word(self) -> u64 {
-            self as u64
-        }
-    } )* };
-}
-words!(u64, usize, c_uint);
-
-impl Word for c_int {
-    #[inline(always)]
-    fn word(self) -> u64 {
-        u64::from(self as u32)
-    }
-}
-
-impl<T> Word for *mut T {
-    #[inline(always)]
-    fn word(self) -> u64 {
-        self as u64
-    }
-}
-
-/// The words that are read before the call; those that only the driver can fill are 0 until then.
+/// The words that arguments hold by themselves; the others are 0 until the driver has answered.
 macro_rules! early {
-    (none) => {
-        0
-    };
-    (arg $x:ident) => {
+    ($flavor:ident, arg $x:ident) => {
         $x.word()
     };
-    (field $x:ident $at:literal) => {
-        if $x.is_null() {
-            0
-        } else {
-            // SAFETY: the caller passes the driver a readable struct, longer than this offset plus 8.
-            unsafe { $x.cast::<u8>().wrapping_add($at).cast::<u64>().read_unaligned() }
-        }
+    ($flavor:ident, destination $x:ident) => {
+        words::destination($x)
     };
-    ($other:ident $($x:ident)*) => {
+    ($flavor:ident, capture_now $stream:ident) => {
+        recorder::capture(words::stream($stream.word(), Flavor::$flavor))
+    };
+    ($flavor:ident, $other:ident $($x:tt)*) => {
         0
     };
 }
 
-/// The words that the driver wrote; the others stay as they were read before the call.
+/// The words that are read behind pointers, once the driver was there; `$given` says that it has read what it was given, and
+/// `$done` that it has written what it was asked for.
 macro_rules! late {
-    ($to:expr, out $p:ident) => {
-        if !$p.is_null() {
-            // SAFETY: the driver answered success, so it wrote through the caller's pointer.
-            $to = unsafe { $p.read_unaligned() }.word();
+    ($flavor:ident, $done:ident, $to:expr, none) => {};
+    ($flavor:ident, $done:ident, $to:expr, arg $x:ident) => {};
+    ($flavor:ident, $done:ident, $to:expr, destination $x:ident) => {};
+    ($flavor:ident, $done:ident, $to:expr, capture_now $x:ident) => {};
+    // Node parameters are read as one, by the row's word for `record`.
+    ($flavor:ident, $done:ident, $to:expr, node_address $x:ident) => {};
+    ($flavor:ident, $done:ident, $to:expr, node_size $x:ident) => {};
+    ($flavor:ident, $done:ident, $to:expr, field $x:ident $at:literal) => {
+        // SAFETY: the driver has read this struct, and the table says that it is long enough.
+        $to = unsafe { words::field::<u64, _>($x, $at) }
+    };
+    ($flavor:ident, $done:ident, $to:expr, field32 $x:ident $at:literal) => {
+        // SAFETY: as above.
+        $to = unsafe { words::field::<c_uint, _>($x, $at) }
+    };
+    ($flavor:ident, $done:ident, $to:expr, extent $x:ident $shape:ident) => {
+        // SAFETY: the driver has read a descriptor of this shape.
+        $to = unsafe { words::array($x, shape!($shape)) }.0
+    };
+    ($flavor:ident, $done:ident, $to:expr, texel $x:ident $shape:ident) => {
+        // SAFETY: as above.
+        $to = unsafe { words::array($x, shape!($shape)) }.1
+    };
+    ($flavor:ident, $done:ident, $to:expr, $word:ident $($x:tt)*) => {
+        if $done {
+            $to = answered!($flavor, $word $($x)*)
         }
     };
-    ($to:expr, pitched $p:ident $rows:ident) => {
-        if !$p.is_null() {
-            // SAFETY: the driver answered success, so it wrote through the caller's pointer.
-            let pitch = unsafe { $p.read_unaligned() };
-            $to = pitch.word().wrapping_mul($rows.word());
-        }
-    };
-    ($to:expr, $other:ident $($x:tt)*) => {};
 }
 
+/// The words that only an answer holds.
+macro_rules! answered {
+    ($flavor:ident, later $x:ident $at:literal) => {
+        // SAFETY: the driver has written this field of a struct that the table says is long enough.
+        unsafe { words::field::<u64, _>($x, $at) }
+    };
+    ($flavor:ident, out $p:ident) => {
+        // SAFETY: the driver answered success, so it wrote through the caller's pointer.
+        unsafe { words::at($p) }
+    };
+    ($flavor:ident, pitched $p:ident $rows:ident) => {
+        // SAFETY: as above.
+        unsafe { words::at($p) }.wrapping_mul($rows.word())
+    };
+    ($flavor:ident, first $list:ident $count:ident) => {
+        // SAFETY: the driver has read the list.
+        unsafe { words::first($list, $count.word()) }
+    };
+    ($flavor:ident, sum $list:ident $count:ident) => {
+        // SAFETY: the driver has read the list.
+        unsafe { words::sum($list, $count) }
+    };
+    ($flavor:ident, digest $x:ident) => {
+        // SAFETY: the driver has read the 64 bytes.
+        unsafe { $x.digest() }
+    };
+    ($flavor:ident, digest_out $x:ident) => {
+        // SAFETY: the driver has written the 64 bytes.
+        unsafe { $x.digest() }
+    };
+    ($flavor:ident, shareable $p:ident $ty:ident) => {
+        // SAFETY: the driver has written a handle of this type.
+        unsafe { words::shareable($p, $ty.word()) }
+    };
+    ($flavor:ident, foreign $h:ident $ty:ident) => {
+        // SAFETY: the driver has read a handle of this type.
+        unsafe { words::foreign($h, $ty.word()) }
+    };
+    ($flavor:ident, setting $attr:ident $p:ident) => {
+        // SAFETY: the driver has read a value of this attribute.
+        unsafe { words::pool_value($attr, $p) }
+    };
+    ($flavor:ident, reading $attr:ident $p:ident) => {
+        // SAFETY: the driver has written a value of this attribute.
+        unsafe { words::pool_value($attr, $p) }
+    };
+    ($flavor:ident, reading64 $p:ident) => {
+        // SAFETY: the driver has written eight bytes.
+        unsafe { words::field::<u64, _>($p, 0) }
+    };
+    ($flavor:ident, range $p:ident) => {
+        // SAFETY: the driver has written an address.
+        unsafe { words::range($p) }
+    };
+    ($flavor:ident, properties $p:ident) => {
+        // SAFETY: the driver has written a handle.
+        unsafe { words::properties($p) }
+    };
+    ($flavor:ident, local $p:ident) => {
+        // SAFETY: the driver has written a handle.
+        driver::local_bytes(unsafe { words::at($p) }).unwrap_or(0)
+    };
+    ($flavor:ident, local_of $x:ident) => {
+        driver::local_bytes($x.word()).unwrap_or(0)
+    };
+    ($flavor:ident, capture $stream:ident) => {
+        recorder::capture(words::stream($stream.word(), Flavor::$flavor))
+    };
+}
+
+macro_rules! shape {
+    (flat32) => {
+        ArrayShape::Flat32
+    };
+    (flat) => {
+        ArrayShape::Flat
+    };
+    (solid32) => {
+        ArrayShape::Solid32
+    };
+    (solid) => {
+        ArrayShape::Solid
+    };
+    (external) => {
+        ArrayShape::External
+    };
+}
+
+/// The device as the arguments say it.
 macro_rules! device {
     (current) => {
         Device::Current
@@ -91,72 +161,74 @@ macro_rules! device {
     (arg $dev:ident) => {
         Device::ordinal($dev)
     };
-    (location $prop:ident) => {
-        location($prop)
-    };
-    (owner) => {
-        Device::Unknown
-    };
-    (none) => {
+    ($other:ident $($x:ident)?) => {
         Device::Unknown
     };
 }
 
-/// The device of a `CUmemAllocationProp`: location type and id at offsets 8 and 12, unchanged from CUDA 11.7 to 13.5.
-fn location(prop: *const Opaque) -> Device {
-    const DEVICE: u32 = 1;
-    const DEVICE_LOCALITY_DOMAIN: u32 = 6;
-    if prop.is_null() {
-        return Device::Unknown;
-    }
-    // SAFETY: the caller passes the driver a readable struct of 32 bytes.
-    let [kind, id] = unsafe {
-        prop.cast::<u8>()
-            .wrapping_add(8)
-            .cast::<[u32; 2]>()
-            .read_unaligned()
+/// The device as a struct says it.
+macro_rules! late_device {
+    ($to:expr, location $prop:ident) => {
+        // SAFETY: the driver has read this struct, which has its location at offset 8.
+        $to = words::on(unsafe { words::field::<u64, _>($prop, 8) })
     };
-    match kind {
-        DEVICE => Device::ordinal(id as c_int),
-        // Here the device is the first byte of the union, not the int.
-        DEVICE_LOCALITY_DOMAIN => Device::ordinal((id & 0xff) as c_int),
-        _ => Device::Unknown,
-    }
+    ($to:expr, place $location:ident) => {
+        // SAFETY: the driver has read this location.
+        $to = words::on(unsafe { words::field::<u64, _>($location, 0) })
+    };
+    ($to:expr, $other:ident $($x:ident)?) => {};
 }
 
-/// The body of a hook, by the row's word for `record`.
-macro_rules! body {
-    (door, $sym:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {
-        // SAFETY: the caller's promise, passed on unchanged.
-        unsafe { doors::$sym($($arg),*) }
-    };
-    (before, $sym:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {{
+/// The driver's function, with the row's signature.
+macro_rules! real {
+    ($sym:ident, ($($ty:ty),*)) => {{
         let Some(real) = driver::real(HookId::$sym) else {
             return CUDA_ERROR_NOT_SUPPORTED;
         };
         type Real = unsafe extern "C" fn($($ty),*) -> CUresult;
         // SAFETY: the address is the driver's export of this name, and the row holds its signature.
-        let real = unsafe { core::mem::transmute::<usize, Real>(real) };
-        let facts: Facts = $facts;
+        unsafe { core::mem::transmute::<usize, Real>(real) }
+    }};
+}
+
+/// The body of a hook, by the row's word for `record`.
+macro_rules! body {
+    (door, $sym:ident, $flavor:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {
+        // SAFETY: the caller's promise, passed on unchanged.
+        unsafe { doors::$sym($($arg),*) }
+    };
+    (sync, $sym:ident, $flavor:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {{
+        let real = real!($sym, ($($ty),*));
+        // SAFETY: the caller's promise, passed on unchanged.
+        let status = unsafe { real($($arg),*) };
+        recorder::waited($entry);
+        status
+    }};
+    (before, $sym:ident, $flavor:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {{
+        let real = real!($sym, ($($ty),*));
+        let mut facts: Facts = $facts;
         let Some(call) = recorder::begin(facts.hook, facts.address, facts.size, $entry) else {
             recorder::missed();
             // SAFETY: the caller's promise, passed on unchanged.
             return unsafe { real($($arg),*) };
         };
-        let pending = call.before(&facts);
+        let pending = call.before(&mut facts, Flavor::$flavor);
         // SAFETY: the caller's promise, passed on unchanged.
         let status = unsafe { real($($arg),*) };
         call.settle(&facts, pending, status);
         call.leave();
         status
     }};
-    ($after:ident, $sym:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {{
-        let Some(real) = driver::real(HookId::$sym) else {
-            return CUDA_ERROR_NOT_SUPPORTED;
-        };
-        type Real = unsafe extern "C" fn($($ty),*) -> CUresult;
-        // SAFETY: the address is the driver's export of this name, and the row holds its signature.
-        let real = unsafe { core::mem::transmute::<usize, Real>(real) };
+    (launch, $sym:ident, $flavor:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {{
+        if !recorder::has_memory_nodes() {
+            let real = real!($sym, ($($ty),*));
+            // SAFETY: the caller's promise, passed on unchanged.
+            return unsafe { real($($arg),*) };
+        }
+        body!(after, $sym, $flavor, $entry, ($($arg: $ty),*), $facts, $late)
+    }};
+    ($after:ident, $sym:ident, $flavor:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {{
+        let real = real!($sym, ($($ty),*));
         let mut facts: Facts = $facts;
         let begun = recorder::begin(facts.hook, facts.address, facts.size, $entry);
         // SAFETY: the caller's promise, passed on unchanged.
@@ -164,47 +236,54 @@ macro_rules! body {
         let Some(call) = begun.or_else(|| recorder::first(facts.hook, status, $entry)) else {
             return status;
         };
-        if status == CUDA_SUCCESS {
-            $late(&mut facts);
+        if words::was_read(status) {
+            $late(&mut facts, status == CUDA_SUCCESS);
         }
-        body!(@record $after, call, facts, status);
+        body!(@record $after, $flavor, call, facts, status, ($($arg),*));
         call.leave();
         status
     }};
-    (@record switch, $call:ident, $facts:ident, $status:ident) => {
-        $call.switched(&$facts, $status)
+    (@record switch, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
+        $call.switched(&mut $facts, $status)
     };
-    (@record $after:ident, $call:ident, $facts:ident, $status:ident) => {
-        $call.after(&$facts, $status)
+    (@record answer, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
+        if $status == CUDA_SUCCESS {
+            $call.after(&mut $facts, Flavor::$flavor, $status)
+        }
+    };
+    (@record node, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),+)) => {
+        if $status == CUDA_SUCCESS {
+            // SAFETY: the driver has read and written the parameters, which are the last argument.
+            $call.node(&mut $facts, unsafe { words::Node::read(last!($($arg),+)) })
+        }
+    };
+    (@record tiles, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($list:ident, $count:ident, $stream:ident)) => {
+        if $status == CUDA_SUCCESS {
+            // SAFETY: the driver has read this many entries.
+            unsafe { $call.tiles(&$facts, $list, $count) }
+        }
+    };
+    (@record capture_end, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
+        $call.capture_ended(&mut $facts, Flavor::$flavor, $status)
+    };
+    (@record $after:ident, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
+        $call.after(&mut $facts, Flavor::$flavor, $status)
     };
 }
 
-/// The register of the argument after the given ones, by the System V calling convention.
-macro_rules! next_register {
-    () => {
-        "rdi"
+macro_rules! last {
+    ($last:ident) => {
+        $last
     };
-    ($a:ident) => {
-        "rsi"
-    };
-    ($a:ident $b:ident) => {
-        "rdx"
-    };
-    ($a:ident $b:ident $c:ident) => {
-        "rcx"
-    };
-    ($a:ident $b:ident $c:ident $d:ident) => {
-        "r8"
-    };
-    ($a:ident $b:ident $c:ident $d:ident $e:ident) => {
-        "r9"
+    ($first:ident, $($rest:ident),+) => {
+        last!($($rest),+)
     };
 }
 
 macro_rules! exports {
     ($( #[doc = $doc:literal] $id:literal => $sym:ident ($($arg:ident: $ty:ty),*) {
         asked: $asked:literal since $since:literal $flavor:ident,
-        kind: $kind:ident $(($space:ident))?, record: $when:ident,
+        kind: $kind:ident $(($class:ident))?, record: $when:ident,
         address: $address:ident $(($($address_of:tt),*))?, size: $size:ident $(($($size_of:tt),*))?,
         a: $a:ident $(($($a_of:tt),*))?, b: $b:ident $(($($b_of:tt),*))?,
         device: $device:ident $(($device_of:ident))?,
@@ -217,21 +296,25 @@ macro_rules! exports {
                 #[doc = $doc]
                 ///
                 /// # Safety
-                /// The driver's own contract for this call; `entry` points to the caller's return address.
+                /// The driver's own contract for this call; the bits of `entry` are the address of the caller's return address.
                 #[allow(unused_variables, reason = "not every row uses every value")]
-                pub(super) unsafe extern "C" fn $sym($($arg: $ty,)* entry: *const usize) -> CUresult {
-                    body!($when, $sym, entry, ($($arg: $ty),*),
+                pub(super) unsafe extern "C" fn $sym($($arg: $ty,)* entry: f64) -> CUresult {
+                    body!($when, $sym, $flavor, entry, ($($arg: $ty),*),
                         Facts {
                             hook: HookId::$sym,
-                            address: early!($address $($($address_of)*)?),
-                            size: early!($size $($($size_of)*)?),
-                            a: early!($a $($($a_of)*)?),
-                            b: early!($b $($($b_of)*)?),
+                            address: early!($flavor, $address $($($address_of)*)?),
+                            size: early!($flavor, $size $($($size_of)*)?),
+                            a: early!($flavor, $a $($($a_of)*)?),
+                            b: early!($flavor, $b $($($b_of)*)?),
                             device: device!($device $($device_of)?),
+                            flags: 0,
                         },
-                        |facts: &mut Facts| {
-                            late!(facts.address, $address $($($address_of)*)?);
-                            late!(facts.size, $size $($($size_of)*)?);
+                        |facts: &mut Facts, done: bool| {
+                            late!($flavor, done, facts.address, $address $($($address_of)*)?);
+                            late!($flavor, done, facts.size, $size $($($size_of)*)?);
+                            late!($flavor, done, facts.a, $a $($($a_of)*)?);
+                            late!($flavor, done, facts.b, $b $($($b_of)*)?);
+                            late_device!(facts.device, $device $($device_of)?);
                         }
                     )
                 }
@@ -273,7 +356,7 @@ macro_rules! exports {
                 "gpushim_", stringify!($sym), ":\n",
                 "    .cfi_startproc\n",
                 "    endbr64\n",
-                "    mov ", next_register!($($arg)*), ", rsp\n",
+                "    movq xmm0, rsp\n",
                 "    jmp {", stringify!($sym), "}\n",
                 "    .cfi_endproc\n",
                 "    .size gpushim_", stringify!($sym), ", . - gpushim_", stringify!($sym), "\n",

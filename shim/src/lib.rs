@@ -6,10 +6,11 @@
 //!
 //! Read the modules in the order in which a call meets them:
 //!
-//! 1. [`exports`]: one function per row of the hook table, and how a row becomes a record;
+//! 1. [`exports`]: one function per row of the hook table; [`words`]: how a row's values are taken from the arguments;
 //! 2. [`doors`]: `dlsym`, `dlvsym` and `cuGetProcAddress`, through which programs get at the driver;
 //! 3. [`driver`]: the real driver: which library it is, where its functions are, telling its answers apart;
 //! 4. [`recorder`]: before and after a call;
+//!    [`watch`]: what pools and graphs hold, which no call says;
 //! 5. [`process`]: the state of this process, which a forked child does not inherit;
 //! 6. [`ring`]: claim and commit;
 //! 7. [`tables`]: what records refer to: stacks, contexts, threads, modules, devices, texts, notes;
@@ -45,6 +46,8 @@ mod sync;
 mod sys;
 mod tables;
 mod thread;
+mod watch;
+mod words;
 
 /// Unreachable by intent: nothing in this library panics, and the release build is checked for it
 /// (`tests/gates.rs`). If a panic were ever reached, stopping one thread is the least that can be done to the host.

@@ -12,6 +12,7 @@ use gpushim_abi::layout::{Counter, Region, header, region};
 
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys;
+use crate::watch::Watch;
 
 /// Nothing was tried yet.
 pub(crate) const UNOPENED: u32 = 0;
@@ -54,6 +55,8 @@ pub(crate) struct Process {
     /// Raised whenever a context may have begun or ended.
     pub(crate) context_epoch: AtomicU32,
     pub(crate) parts: [Part; Region::ALL.len()],
+    /// What pools and graphs held when they were asked last.
+    pub(crate) watch: Watch,
     /// How far the facts of `tables::note` were written; odd while a thread is at it.
     pub(crate) notes_done: AtomicU32,
     /// Number of slots by which the ring wraps, once it cannot grow any more.
@@ -104,6 +107,7 @@ impl Process {
             process.state.store(UNOPENED, Ordering::Release);
             process.id.store(here, Ordering::Relaxed);
             process.missed.store(0, Ordering::Relaxed);
+            process.watch.begin();
             for slot in &process.stack_index {
                 slot.store(0, Ordering::Relaxed);
             }

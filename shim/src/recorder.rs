@@ -6,13 +6,16 @@
 
 use core::sync::atomic::{AtomicU16, Ordering};
 
-use gpushim_abi::hooks::{CUDA_SUCCESS, CUresult, HookId, Kind};
+use gpushim_abi::effect::{digest, node};
+use gpushim_abi::hooks::{CUDA_SUCCESS, CUresult, Class, Flavor, HookId, Kind, Opaque};
 use gpushim_abi::layout::{Counter, slot, thread};
 
 use crate::process::{OPENING, Process, UNOPENED};
 use crate::ring::{self, Payload};
 use crate::thread::Thread;
-use crate::{capture, sys, tables};
+use crate::watch::Observation;
+use crate::words::{self, Node};
+use crate::{capture, driver, sys, tables};
 
 /// Which device a call is about.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +47,8 @@ pub(crate) struct Facts {
     pub(crate) a: u64,
     pub(crate) b: u64,
     pub(crate) device: Device,
+    /// [`slot::CAPTURED`], [`slot::OBSERVED`].
+    pub(crate) flags: u8,
 }
 
 /// A hooked call that is under way in a recorded process.
@@ -54,20 +59,14 @@ pub(crate) struct Call {
     return_address: u64,
 }
 
-/// Begins a call; `None` where nothing is recorded. `entry` is the stack pointer at the hook's first instruction.
+/// Begins a call; `None` where nothing is recorded. The bits of `entry` are the stack pointer at the hook's first instruction.
 #[inline]
-pub(crate) fn begin(hook: HookId, address: u64, size: u64, entry: *const usize) -> Option<Call> {
+pub(crate) fn begin(hook: HookId, address: u64, size: u64, entry: f64) -> Option<Call> {
     let process = Process::recording()?;
     Some(enter(process, hook, address, size, entry))
 }
 
-fn enter(
-    process: &'static Process,
-    hook: HookId,
-    address: u64,
-    size: u64,
-    entry: *const usize,
-) -> Call {
+fn enter(process: &'static Process, hook: HookId, address: u64, size: u64, entry: f64) -> Call {
     let at = Thread::here();
     // SAFETY: the block is this thread's own; a signal handler that runs hooks meanwhile leaves it as it was.
     let here = unsafe { &mut *at };
@@ -82,7 +81,7 @@ fn enter(
         process,
         thread: at,
         // SAFETY: the hook's entry code passed the address of its own return address.
-        return_address: unsafe { *entry } as u64,
+        return_address: unsafe { *(entry.to_bits() as *const u64) },
     }
 }
 
@@ -105,7 +104,7 @@ fn flight<'e>(entry: *mut u8) -> &'e AtomicU16 {
 
 /// A call that succeeded while nothing was recorded may be the first: open the capture, and record this one.
 #[cold]
-pub(crate) fn first(hook: HookId, status: CUresult, entry: *const usize) -> Option<Call> {
+pub(crate) fn first(hook: HookId, status: CUresult, entry: f64) -> Option<Call> {
     match Process::state() {
         UNOPENED if status == CUDA_SUCCESS => {
             let _errno = sys::ErrnoGuard::new();
@@ -130,12 +129,195 @@ pub(crate) fn missed() {
     }
 }
 
+/// Id of the capture that a stream is in, 0 outside of any and where nothing is recorded.
+pub(crate) fn capture(stream: u64) -> u64 {
+    if Process::recording().is_none() {
+        return 0;
+    }
+    driver::capture(stream).unwrap_or(0)
+}
+
+/// Whether a launched graph may hold memory.
+#[inline]
+pub(crate) fn has_memory_nodes() -> bool {
+    Process::recording().is_some_and(|process| process.watch.has_memory_nodes())
+}
+
+/// After a wait: pools may have given memory back.
+#[inline]
+pub(crate) fn waited(entry: f64) {
+    if let Some(process) = Process::recording()
+        && process.watch.is_due()
+    {
+        look_at_pools(process, entry);
+    }
+}
+
+#[cold]
+fn look_at_pools(process: &'static Process, entry: f64) {
+    let call = enter(process, HookId::cuMemPoolGetAttribute, 0, 0, entry);
+    process.watch.look_at_all(|seen| call.observed(seen));
+    call.leave();
+}
+
 impl Call {
     /// Records a call once the driver has answered.
     #[inline]
-    pub(crate) fn after(&self, facts: &Facts, status: CUresult) {
+    pub(crate) fn after(&self, facts: &mut Facts, flavor: Flavor, status: CUresult) {
         if moves_contexts(facts.hook) {
             self.process.context_epoch.fetch_add(1, Ordering::Relaxed);
+        }
+        if status == CUDA_SUCCESS && concerns_pools_or_graphs(facts.hook) {
+            self.watched(facts, flavor);
+            return;
+        }
+        let result = u16::try_from(status).unwrap_or(slot::RESULT_PENDING - 1);
+        self.record(facts, result, facts.a, 0);
+    }
+
+    /// Records a successful call that a pool or a graph is part of, and what these say of themselves afterwards, if it is new.
+    fn watched(&self, facts: &mut Facts, flavor: Flavor) {
+        let watch = &self.process.watch;
+        let hook = facts.hook;
+        match hook.kind() {
+            Kind::Alloc(Class::PoolBlock) => {
+                if self.was_captured(facts, flavor) {
+                    watch.memory_node();
+                    self.record(facts, 0, facts.a, 0);
+                    return;
+                }
+                let device = self.device();
+                let given = matches!(
+                    hook,
+                    HookId::cuMemAllocFromPoolAsync | HookId::cuMemAllocFromPoolAsync_ptsz
+                );
+                if !given {
+                    facts.b = watch.current_pool(device);
+                }
+                let at_ns = self.record(facts, 0, facts.a, 0);
+                let device = if given { slot::DEVICE_UNKNOWN } else { device };
+                watch.allocated(facts.b, device, facts.size, at_ns, |seen| {
+                    self.observed(seen);
+                });
+            }
+            Kind::Alloc(Class::GraphBlock) => {
+                watch.memory_node();
+                self.record(facts, 0, facts.a, 0);
+            }
+            Kind::CaptureBegin => {
+                watch.capture_began();
+                self.record(facts, 0, facts.a, 0);
+            }
+            Kind::PoolCurrent => {
+                watch.forget_current();
+                self.record(facts, 0, facts.a, 0);
+            }
+            Kind::PoolTrim => {
+                self.record(facts, 0, facts.a, 0);
+                watch.look_at(facts.address, |seen| self.observed(seen));
+            }
+            _ => {
+                self.record(facts, 0, facts.a, 0);
+                let device = match facts.device {
+                    Device::Ordinal(device) => device,
+                    _ => self.device(),
+                };
+                watch.look_at_graphs(device, |seen| self.observed(seen));
+            }
+        }
+    }
+
+    /// Whether a stream-ordered call was made on a stream that is being captured; then the record says so.
+    fn was_captured(&self, facts: &mut Facts, flavor: Flavor) -> bool {
+        if !self.process.watch.has_captures() {
+            return false;
+        }
+        let _errno = sys::ErrnoGuard::new();
+        match driver::capture(words::stream(facts.a, flavor)) {
+            Some(id) => {
+                facts.flags |= slot::CAPTURED;
+                facts.b = id;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The calling thread's device.
+    fn device(&self) -> u8 {
+        // SAFETY: the block is this thread's own.
+        let here = unsafe { &mut *self.thread };
+        tables::current_context(self.process, here).1
+    }
+
+    /// Records what a pool or a device's graphs said when the recorder asked.
+    fn observed(&self, seen: Observation) {
+        let (hook, attribute) = match seen.pool {
+            0 => (HookId::cuDeviceGetGraphMemAttribute, GRAPHS_RESERVED),
+            _ => (HookId::cuMemPoolGetAttribute, POOL_RESERVED),
+        };
+        let facts = Facts {
+            hook,
+            address: seen.pool,
+            size: 0,
+            a: attribute,
+            b: seen.reserved,
+            device: Device::ordinal(seen.device.into()),
+            flags: slot::OBSERVED,
+        };
+        self.record(&facts, 0, facts.a, 0);
+    }
+
+    /// Records a node that matters to memory.
+    pub(crate) fn node(&self, facts: &mut Facts, node: Node) {
+        if !node.matters() {
+            return;
+        }
+        if node.kind == node::ALLOCATES {
+            self.process.watch.memory_node();
+        }
+        facts.address = node.address;
+        facts.size = node.size;
+        facts.b = node.kind.into();
+        facts.device = words::on(node.location);
+        self.record(facts, 0, facts.a, 0);
+    }
+
+    /// Records the parts of sparse arrays that were mapped and unmapped.
+    ///
+    /// # Safety
+    /// The driver has read `count` entries of `CUarrayMapInfo` at `list`.
+    pub(crate) unsafe fn tiles(&self, facts: &Facts, list: *const Opaque, count: u32) {
+        const ENTRY: usize = 96;
+        /// What is mapped: the resource and which part of it.
+        const PART: usize = 56;
+        /// `CU_MEM_OPERATION_TYPE_MAP`.
+        const MAP: u64 = 1;
+        for n in 0..count as usize {
+            let entry = list.cast::<u8>().wrapping_add(n * ENTRY);
+            let word = |offset| {
+                // SAFETY: the caller's promise.
+                unsafe { words::field::<u64, u8>(entry, offset) }
+            };
+            // SAFETY: likewise.
+            let part = digest(&unsafe { entry.cast::<[u8; PART]>().read_unaligned() });
+            let maps = word(56) & 0xffff_ffff == MAP;
+            let facts = Facts {
+                address: word(8),
+                // Bytes of a mip tail; of other parts the extents, which are no bytes.
+                size: if word(16) as u32 == 1 { word(40) } else { 0 },
+                a: if maps { word(64) } else { 0 },
+                b: part,
+                ..*facts
+            };
+            self.record(&facts, 0, facts.a, 0);
+        }
+    }
+
+    /// Records the end of a capture. It may fail, for one that was invalidated, and end all the same.
+    pub(crate) fn capture_ended(&self, facts: &mut Facts, flavor: Flavor, status: CUresult) {
+        if facts.b != 0 && driver::capture(words::stream(facts.a, flavor)) != Some(facts.b) {
+            facts.size = 1;
         }
         let result = u16::try_from(status).unwrap_or(slot::RESULT_PENDING - 1);
         self.record(facts, result, facts.a, 0);
@@ -143,8 +325,17 @@ impl Call {
 
     /// Records a call that is about to take something back; what [`refused`](Self::refused) needs.
     #[inline]
-    pub(crate) fn before(&self, facts: &Facts) -> Option<u64> {
-        self.record(facts, slot::RESULT_PENDING, facts.a, 0)
+    pub(crate) fn before(&self, facts: &mut Facts, flavor: Flavor) -> Option<u64> {
+        match facts.hook {
+            HookId::cuMemFreeAsync | HookId::cuMemFreeAsync_ptsz => {
+                self.was_captured(facts, flavor);
+                self.process.watch.freed();
+            }
+            HookId::cuMemFree_v2 => self.process.watch.freed(),
+            HookId::cuMemPoolDestroy => self.process.watch.forget(facts.address),
+            _ => {}
+        }
+        self.stored(facts, slot::RESULT_PENDING, facts.a, 0)
     }
 
     /// After a call recorded by [`before`](Self::before): takes the record back if the driver refused.
@@ -168,7 +359,7 @@ impl Call {
 
     /// Records `cuCtxSetCurrent` when it changes what this thread last made current, or fails. Programs make this
     /// call by the million; the unchanged ones are counted.
-    pub(crate) fn switched(&self, facts: &Facts, status: CUresult) {
+    pub(crate) fn switched(&self, facts: &mut Facts, status: CUresult) {
         // SAFETY: the block is this thread's own.
         let here = unsafe { &mut *self.thread };
         if status == CUDA_SUCCESS {
@@ -179,10 +370,22 @@ impl Call {
             here.has_switched = true;
             here.switched_to = facts.address;
         }
-        self.after(facts, status);
+        self.after(facts, Flavor::Legacy, status);
     }
 
-    fn record(&self, facts: &Facts, result: u16, a: u64, flags: u8) -> Option<u64> {
+    /// Stores a record; its time, CLOCK_MONOTONIC ns.
+    fn record(&self, facts: &Facts, result: u16, a: u64, flags: u8) -> u64 {
+        let at_ns = sys::monotonic_ns();
+        self.store(facts, result, a, flags, at_ns);
+        at_ns
+    }
+
+    /// Stores a record; its sequence number, `None` when it was dropped.
+    fn stored(&self, facts: &Facts, result: u16, a: u64, flags: u8) -> Option<u64> {
+        self.store(facts, result, a, flags, sys::monotonic_ns())
+    }
+
+    fn store(&self, facts: &Facts, result: u16, a: u64, flags: u8, at_ns: u64) -> Option<u64> {
         // SAFETY: the block is this thread's own.
         let here = unsafe { &mut *self.thread };
         let (context, current) = tables::current_context(self.process, here);
@@ -197,7 +400,7 @@ impl Call {
             &Payload {
                 call: facts.hook as u16,
                 result,
-                at_ns: sys::monotonic_ns(),
+                at_ns,
                 address: facts.address,
                 size: facts.size,
                 a,
@@ -207,7 +410,7 @@ impl Call {
                 context,
                 phase: 0,
                 device,
-                flags: flags | nested,
+                flags: flags | facts.flags | nested,
             },
         )
     }
@@ -224,10 +427,29 @@ impl Call {
     }
 }
 
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+const POOL_RESERVED: u64 = 5;
+/// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
+const GRAPHS_RESERVED: u64 = 2;
+
+/// Whether a successful call needs more than its own record.
+const fn concerns_pools_or_graphs(hook: HookId) -> bool {
+    matches!(
+        hook.kind(),
+        Kind::Alloc(Class::PoolBlock | Class::GraphBlock)
+            | Kind::CaptureBegin
+            | Kind::PoolCurrent
+            | Kind::PoolTrim
+            | Kind::GraphUpload
+            | Kind::GraphLaunch
+            | Kind::GraphTrim
+    )
+}
+
 /// Whether a call can begin or end a context, so that a handle may come to mean another one.
 const fn moves_contexts(hook: HookId) -> bool {
     matches!(
-        hook.hook().kind,
+        hook.kind(),
         Kind::PrimaryRetain
             | Kind::PrimaryRelease
             | Kind::PrimaryReset
@@ -235,5 +457,7 @@ const fn moves_contexts(hook: HookId) -> bool {
             | Kind::ContextDestroy
             | Kind::ContextAttach
             | Kind::ContextDetach
+            | Kind::GreenCreate
+            | Kind::GreenDestroy
     )
 }

@@ -479,6 +479,11 @@ pub(crate) fn meet_devices(process: &Process) {
         entry.put(device::MAJOR.start, &major.to_le_bytes());
         entry.put(device::MINOR.start, &minor.to_le_bytes());
         entry.put(device::UUID.start, &found.uuid);
+        entry.put(device::PROCESSORS.start, &found.processors.to_le_bytes());
+        entry.put(
+            device::PROCESSOR_THREADS.start,
+            &found.processor_threads.to_le_bytes(),
+        );
         entry.put(device::TOTAL.start, &found.total.to_le_bytes());
         entry.put(device::NAME.start, &text(process, found.name()));
         entry.put(device::PCI.start, &text(process, found.pci()));

@@ -17,6 +17,8 @@ pub struct Device {
     pub total: u64,
     /// Compute capability, major and minor.
     pub capability: (u16, u16),
+    /// Multiprocessors, and the greatest number of threads on one; 0 unknown.
+    pub processors: (u32, u32),
     /// Name.
     pub name: String,
     /// PCI bus id.
@@ -121,6 +123,10 @@ impl Tables {
                     capability: (
                         u16_at(entry, device::MAJOR.start),
                         u16_at(entry, device::MINOR.start),
+                    ),
+                    processors: (
+                        u32_at(entry, device::PROCESSORS.start),
+                        u32_at(entry, device::PROCESSOR_THREADS.start),
                     ),
                     name: tables.text(&entry[device::NAME]),
                     pci: tables.text(&entry[device::PCI]),

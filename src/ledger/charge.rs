@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use gpushim_abi::hooks::Space;
-use gpushim_abi::layout::slot::DEVICE_UNKNOWN;
+use gpushim_abi::hooks::Class;
 
 use super::{Ledger, Object};
 use crate::timeline::Timeline;
@@ -14,18 +13,16 @@ const BLOCK: u64 = 2 << 20;
 /// Allocations up to this size share blocks (measured on driver 580).
 const PACKED_MAX: u64 = 1 << 20;
 
-/// `CUmemLocationType` of a device.
-const LOCATION_DEVICE: u32 = 1;
+/// What small allocations are rounded up to, bytes: linear memory, and arrays.
+const LINEAR_GRAIN: u64 = 512;
+const ARRAY_GRAIN: u64 = 64 << 10;
 
-/// `CUmemLocationType` of a part of a device's memory; the device is the first byte of the union behind it.
-const LOCATION_DEVICE_LOCALITY_DOMAIN: u32 = 6;
-
-/// A device's books: its own memory, as requested.
+/// A device's books. Bytes are as requested, but for pools and graphs, which say what they hold.
 #[derive(Debug, Default)]
 pub struct DeviceBooks {
-    /// Alive now: linear and physical memory, bytes.
+    /// Held now: linear and physical memory, arrays, and what pools and graphs hold.
     pub live: u64,
-    /// The greatest that was alive at a time.
+    /// The greatest that was held at a time.
     pub peak: u64,
     /// When, CLOCK_MONOTONIC ns.
     pub peak_ns: u64,
@@ -35,69 +32,110 @@ pub struct DeviceBooks {
     pub allocations: u64,
     /// How many were given back, by themselves or with their context.
     pub frees: u64,
+    /// What graphs hold, as the device said last.
+    pub graphs_reserved: u64,
+    /// The greatest of these.
+    pub graphs_peak: u64,
+    /// When it said so, CLOCK_MONOTONIC ns.
+    pub graphs_said_ns: Option<u64>,
+    /// What the device said about its free and its whole memory last: when, and how much.
+    pub said: Option<(u64, u64, u64)>,
     /// The course of `live`.
     pub timeline: Timeline,
 }
 
+/// Whether a device is charged for the object itself.
+fn is_charged(object: &Object) -> bool {
+    !object.is_imported
+        && matches!(
+            object.class,
+            Class::Linear | Class::Physical | Class::Array | Class::MipmappedArray
+        )
+}
+
+/// Whether it is an allocation, whoever is charged for it.
+fn is_allocation(object: &Object) -> bool {
+    is_charged(object)
+        || (!object.is_imported && matches!(object.class, Class::PoolBlock | Class::GraphBlock))
+}
+
+/// Bytes that a device is charged for an object.
+fn charged(object: &Object) -> u64 {
+    if is_charged(object) && (object.array_bytes > 0 || !is_array(object.class)) {
+        object.size
+    } else {
+        0
+    }
+}
+
+fn is_array(class: Class) -> bool {
+    matches!(class, Class::Array | Class::MipmappedArray)
+}
+
 impl Ledger {
+    /// Something that a device may be charged for came into being.
     pub(super) fn charge(&mut self, at_ns: u64, object: &Object) {
-        if let (Some(device), Space::Device | Space::Physical) = (object.device, object.space) {
-            let books = self.devices.entry(device).or_default();
+        let Some(device) = object.device else {
+            return;
+        };
+        // A device is listed as soon as anything is on it.
+        let books = self.devices.entry(device).or_default();
+        if is_allocation(object) {
             // Sizes come from a file: no sum of them may overflow.
-            books.live = books.live.saturating_add(object.size);
             books.allocated = books.allocated.saturating_add(object.size);
             books.allocations += 1;
-            if books.live > books.peak {
-                (books.peak, books.peak_ns) = (books.live, at_ns);
-            }
-            books.timeline.put(at_ns, books.live);
-        } else if let Some(device) = object.device {
-            // A device is listed as soon as anything is on it.
-            self.devices.entry(device).or_default();
         }
+        self.adjust(at_ns, device, 0, charged(object));
     }
 
+    /// It is gone.
     pub(super) fn uncharge(&mut self, at_ns: u64, object: &Object) {
         if let Some(life) = object.life {
             let belongings = &mut self.belongings[life as usize];
             belongings.alive = belongings.alive.saturating_sub(1);
         }
-        if let (Some(device), Space::Device | Space::Physical) = (object.device, object.space) {
-            let books = self.devices.entry(device).or_default();
-            books.live = books.live.saturating_sub(object.size);
-            books.frees += 1;
-            books.timeline.put(at_ns, books.live);
+        let Some(device) = object.device else {
+            return;
+        };
+        if is_allocation(object) {
+            self.devices.entry(device).or_default().frees += 1;
         }
+        self.adjust(at_ns, device, charged(object), 0);
+    }
+
+    /// Something on a device takes other bytes than before.
+    pub(super) fn adjust(&mut self, at_ns: u64, device: u8, before: u64, after: u64) {
+        if before == after {
+            return;
+        }
+        let books = self.devices.entry(device).or_default();
+        books.live = books.live.saturating_sub(before).saturating_add(after);
+        if books.live > books.peak {
+            (books.peak, books.peak_ns) = (books.live, at_ns);
+        }
+        books.timeline.put(at_ns, books.live);
     }
 }
 
-/// The device of a physical allocation, by the location in its properties: type and id, 32 bits each. `Some(None)` is memory of
-/// the host, `None` a record without a location.
-pub(super) fn location(word: u64) -> Option<Option<u8>> {
-    let (kind, id) = (word as u32, (word >> 32) as u32);
-    match kind {
-        0 => None,
-        LOCATION_DEVICE => Some(u8::try_from(id).ok().filter(|d| *d != DEVICE_UNKNOWN)),
-        LOCATION_DEVICE_LOCALITY_DOMAIN => Some(Some((id & 0xff) as u8)),
-        _ => Some(None),
-    }
-}
-
-/// What the driver takes for these allocations, by the rule measured on driver 580: up to 1 MiB they are packed into
+/// What the driver takes for these objects, by the rules measured on driver 580: allocations and arrays up to 1 MiB are packed into
 /// shared 2 MiB blocks of their context, above it each is rounded up to 2 MiB. An estimate: holes that frees leave in a shared block
 /// are not seen.
 pub fn footprint<'o>(objects: impl IntoIterator<Item = &'o Object>) -> u64 {
     let blocks = |bytes: u64| bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
-    let mut packed: HashMap<Option<u32>, u64> = HashMap::new();
+    let mut packed: HashMap<(Option<u32>, bool), u64> = HashMap::new();
     let mut total = 0_u64;
-    for object in objects {
-        match object.space {
-            Space::Device if object.size <= PACKED_MAX => {
-                let bytes = packed.entry(object.life).or_default();
-                *bytes = bytes.saturating_add(object.size.next_multiple_of(512));
-            }
-            Space::Device | Space::Physical => total = total.saturating_add(blocks(object.size)),
-            _ => {}
+    for object in objects.into_iter().filter(|object| is_charged(object)) {
+        let array = is_array(object.class);
+        let (bytes, grain) = if array {
+            (object.array_bytes, ARRAY_GRAIN)
+        } else {
+            (object.size, LINEAR_GRAIN)
+        };
+        if bytes <= PACKED_MAX && object.class != Class::Physical {
+            let sum = packed.entry((object.life, array)).or_default();
+            *sum = sum.saturating_add(bytes.next_multiple_of(grain));
+        } else {
+            total = total.saturating_add(blocks(bytes));
         }
     }
     packed

@@ -14,7 +14,7 @@ const Y: u64 = 0x7f00_1000_0000;
 /// A record in the making; its place in the list is its time and number.
 type Step = Record;
 /// What the case is about, what happens, what is alive afterwards.
-type Case<'c> = (&'c str, &'c [Step], &'c [(Space, u64)]);
+type Case<'c> = (&'c str, &'c [Step], &'c [(Class, u64)]);
 
 fn call(call: HookId, address: u64, size: u64) -> Step {
     let hook = call.hook();
@@ -115,7 +115,7 @@ fn what_is_alive_after_these_calls() {
                 call(cuMemHostAlloc, X, MIB),
                 call(cuMemFreeHost, X, 0),
             ],
-            &[(Space::Device, X)],
+            &[(Class::Linear, X)],
         ),
         (
             "unregistering frees no pinned memory, and the other way round",
@@ -124,7 +124,7 @@ fn what_is_alive_after_these_calls() {
                 call(cuMemHostAlloc, X, MIB),
                 call(cuMemHostUnregister, X, 0),
             ],
-            &[(Space::Host, X)],
+            &[(Class::Pinned, X)],
         ),
         (
             "an address that is handed out again was freed unseen",
@@ -132,7 +132,7 @@ fn what_is_alive_after_these_calls() {
                 call(cuMemAlloc_v2, X, MIB),
                 call(cuMemAllocAsync, X, 2 * MIB),
             ],
-            &[(Space::Pool, X)],
+            &[(Class::PoolBlock, X)],
         ),
         (
             "destroying a context takes its memory, pinned and managed too, and leaves the other contexts'",
@@ -145,7 +145,7 @@ fn what_is_alive_after_these_calls() {
                 on(0, 0, call(cuMemAlloc_v2, Y, MIB)),
                 call(cuCtxDestroy_v2, 0xcc, 0),
             ],
-            &[(Space::Device, Y)],
+            &[(Class::Linear, Y)],
         ),
         (
             "pools, physical memory and reserved addresses outlive their context",
@@ -157,9 +157,9 @@ fn what_is_alive_after_these_calls() {
                 release(0),
             ],
             &[
-                (Space::Pool, X),
-                (Space::Physical, 0xaa),
-                (Space::Virtual, Y),
+                (Class::PoolBlock, X),
+                (Class::Physical, 0xaa),
+                (Class::Reserved, Y),
             ],
         ),
         (
@@ -170,7 +170,7 @@ fn what_is_alive_after_these_calls() {
                 call(cuMemAlloc_v2, X, MIB),
                 release(0),
             ],
-            &[(Space::Device, X)],
+            &[(Class::Linear, X)],
         ),
         (
             "a release on one device is none on the other",
@@ -181,7 +181,7 @@ fn what_is_alive_after_these_calls() {
                 on(1, 1, call(cuMemAlloc_v2, Y, MIB)),
                 release(1),
             ],
-            &[(Space::Device, X)],
+            &[(Class::Linear, X)],
         ),
         (
             "a reset asks for no references",
@@ -196,7 +196,7 @@ fn what_is_alive_after_these_calls() {
         (
             "a context whose beginning was not seen is not ended by a release",
             &[call(cuMemAlloc_v2, X, MIB), release(0)],
-            &[(Space::Device, X)],
+            &[(Class::Linear, X)],
         ),
         (
             "attaching holds a context, detaching lets it go",
@@ -208,7 +208,7 @@ fn what_is_alive_after_these_calls() {
                 on(0, 0, call(cuMemAlloc_v2, Y, MIB)),
                 call(cuCtxDetach, 0xcc, 0),
             ],
-            &[(Space::Device, Y)],
+            &[(Class::Linear, Y)],
         ),
         (
             "a handle that is given out again is another life",
@@ -219,7 +219,7 @@ fn what_is_alive_after_these_calls() {
                 create(0, 0xcc),
                 on(0, 2, call(cuMemAlloc_v2, Y, MIB)),
             ],
-            &[(Space::Device, Y)],
+            &[(Class::Linear, Y)],
         ),
         (
             "memory that was freed and handed to another context dies with that one",
@@ -230,7 +230,7 @@ fn what_is_alive_after_these_calls() {
                 on(0, 0, call(cuMemAlloc_v2, X, MIB)),
                 call(cuCtxDestroy_v2, 0xcc, 0),
             ],
-            &[(Space::Device, X)],
+            &[(Class::Linear, X)],
         ),
         (
             "a released handle that is mapped holds its memory",
@@ -239,7 +239,7 @@ fn what_is_alive_after_these_calls() {
                 with(0xaa, 0, call(cuMemMap, X, MIB)),
                 call(cuMemRelease, 0xaa, 0),
             ],
-            &[(Space::Physical, 0xaa)],
+            &[(Class::Physical, 0xaa)],
         ),
         (
             "unmapping the last of two mappings lets it go",
@@ -275,37 +275,16 @@ fn what_is_alive_after_these_calls() {
                 with(1, 1, call(cuMemCreate, 0xaa, 2 * MIB)),
                 call(cuMemRelease, 0xaa, 0),
             ],
-            &[(Space::Physical, 0xaa)],
+            &[(Class::Physical, 0xaa)],
         ),
     ];
     for (what, steps, wanted) in cases {
-        let alive: Vec<(Space, u64)> = after(steps)
+        let alive: Vec<(Class, u64)> = after(steps)
             .alive()
             .iter()
-            .map(|object| (object.space, object.address))
+            .map(|object| (object.class, object.address))
             .collect();
         assert_eq!(alive, *wanted, "{what}");
-    }
-}
-
-/// `CUmemLocation` is a type and an id; for the type of a part of a device the device is one byte of it.
-#[test]
-fn physical_memory_is_where_its_location_says() {
-    for (location, device) in [
-        (1, Some(0)),
-        (1 | 3 << 32, Some(3)),
-        (6 | 0x0201 << 32, Some(1)),
-        (2, None),
-        (3 | 1 << 32, None),
-        (4, None),
-        (1 | 0xffff_ffff << 32, None),
-    ] {
-        let ledger = after(&[Record {
-            device: slot::DEVICE_UNKNOWN,
-            ..with(1, location, call(cuMemCreate, 0xaa, MIB))
-        }]);
-        assert_eq!(ledger.alive()[0].device, device, "{location:#x}");
-        assert_eq!(ledger.devices().len(), usize::from(device.is_some()));
     }
 }
 

@@ -136,3 +136,8 @@ pub fn signal(number: i32) -> String {
     signal_hook::low_level::signal_name(number)
         .map_or_else(|| format!("signal {number}"), str::to_owned)
 }
+
+/// An address or a handle.
+pub fn handle(value: u64) -> String {
+    format!("{value:#x}")
+}

@@ -62,6 +62,8 @@ pub struct Process {
     pub failures: Vec<Failure>,
     /// Calls that had not returned.
     pub in_flight: Vec<InFlight>,
+    /// Memory that is shared with other processes.
+    pub shared: Vec<super::Shared>,
     /// What was noted.
     pub notes: Notes,
 }
@@ -95,6 +97,18 @@ pub struct Records {
     pub after_shutdown: u64,
     /// Calls made inside other hooked calls, counted once.
     pub nested: u64,
+    /// Allocations through the 32-bit interface from before CUDA 3.2.
+    pub narrow_calls: u64,
+    /// Arrays of a format that only a later version knows: their size is not known.
+    pub unknown_formats: u64,
+    /// Stream captures that ended without a graph.
+    pub failed_captures: u64,
+    /// Executable graphs that ended while something that they allocated was alive.
+    pub graphs_ended_alive: u64,
+    /// Graph launches that were too many to be followed.
+    pub unfollowed_launches: u64,
+    /// Checkpoint calls, by name and process id.
+    pub checkpoints: BTreeMap<String, u64>,
 }
 
 /// A device.
@@ -110,9 +124,9 @@ pub struct Device {
     pub pci: String,
     /// Total memory, bytes.
     pub total_bytes: u64,
-    /// Linear and physical memory alive, as requested, bytes.
+    /// Held of the device: linear and physical memory and arrays as requested, pools and graphs as they said last, bytes.
     pub live_bytes: u64,
-    /// What the driver takes for it, an estimate by its rounding rules, bytes.
+    /// What the driver takes for all of it and for the limits that the program has set, an estimate by its rounding rules, bytes.
     pub footprint_bytes: u64,
     /// Greatest `live_bytes` of the run (not of the moment asked about).
     pub peak_bytes: u64,
@@ -128,14 +142,39 @@ pub struct Device {
     pub physical_count: u64,
     /// Of these mapped somewhere, bytes.
     pub mapped_bytes: u64,
-    /// Handed out by stream-ordered pools, bytes alive; what the pools themselves hold is not visible yet.
-    pub pool_bytes: u64,
+    /// Physical memory that nothing holds in this process but descriptors, which nobody sees closed: it may be gone. Bytes, in no
+    /// other figure.
+    pub adrift_bytes: u64,
+    /// Arrays with memory of their own, bytes of their texels.
+    pub array_bytes: u64,
     /// Their number.
+    pub array_count: u64,
+    /// What pools hold of the device, as they said last, bytes.
+    pub pool_reserved_bytes: u64,
+    /// Of this handed out, as requested, bytes alive.
+    pub pool_bytes: u64,
+    /// Number of blocks that are out.
     pub pool_count: u64,
+    /// What graphs hold of the device, as it said last, bytes.
+    pub graph_reserved_bytes: u64,
+    /// Of this allocated by launches and not freed, bytes.
+    pub graph_bytes: u64,
+    /// Number of these.
+    pub graph_count: u64,
+    /// Memory of other processes and interfaces that is held here, bytes; in no other figure.
+    pub imported_bytes: u64,
+    /// Number of these.
+    pub imported_count: u64,
     /// Managed memory alive, bytes; where its pages are is not visible.
     pub managed_bytes: u64,
     /// Their number.
     pub managed_count: u64,
+    /// Of this sent to this device last by a prefetch, bytes.
+    pub managed_prefetched_bytes: u64,
+    /// What threads' stacks take beyond the usual, where the program has set their limit, bytes; negative for less.
+    pub stack_limit_bytes: i64,
+    /// Streams, events, modules and their like that are alive on this device, by kind.
+    pub handles: BTreeMap<&'static str, u64>,
     /// Bytes allocated until then.
     pub allocated_bytes: u64,
     /// Allocations made until then.
@@ -172,6 +211,12 @@ pub struct Context {
     pub ended_seconds: Option<f64>,
     /// "released", "reset" or "destroyed".
     pub ended_by: Option<&'static str>,
+    /// Objects that went with it.
+    pub reclaimed_count: u64,
+    /// Device memory that went with it, bytes.
+    pub reclaimed_bytes: u64,
+    /// A thread's stack in it, bytes, where the program has set it.
+    pub stack_limit_bytes: Option<u64>,
 }
 
 /// Host memory and address space.
@@ -202,7 +247,7 @@ pub struct Group {
     pub call: String,
     /// Library and offset of the caller.
     pub caller: String,
-    /// "linear", "physical", "pool", "managed", "pinned", "registered" or "reserved".
+    /// "linear", "physical", "array", "pool", "graph", "managed", "ipc", "external", "pinned", "registered" or "reserved".
     pub space: &'static str,
     /// Device ordinal.
     pub device: Option<u8>,
@@ -278,9 +323,9 @@ pub struct Together {
     pub pids: Vec<u32>,
     /// Living contexts.
     pub contexts: u64,
-    /// Linear and physical memory, bytes.
+    /// Device memory, bytes; what is borrowed counts with its owner.
     pub live_bytes: u64,
-    /// Blocks from pools, bytes.
+    /// Blocks from pools, bytes; the pools themselves are in `live_bytes`.
     pub pool_bytes: u64,
     /// Managed memory, bytes.
     pub managed_bytes: u64,

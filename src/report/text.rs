@@ -38,6 +38,7 @@ pub fn write(
         }
         host(out, process, width)?;
         alive::write(out, process, all, width)?;
+        shared(out, process, all, width)?;
         failures(out, process, width)?;
         in_flight(out, process)?;
         notes(out, process, all, width)?;
@@ -139,7 +140,12 @@ fn whole(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<()>
     wrap(out, width, FAINT, &text)
 }
 
-fn wrap(out: &mut dyn Write, width: usize, style: anstyle::Style, text: &str) -> io::Result<()> {
+pub(super) fn wrap(
+    out: &mut dyn Write,
+    width: usize,
+    style: anstyle::Style,
+    text: &str,
+) -> io::Result<()> {
     for line in textwrap::wrap(text, width) {
         writeln!(out, "{style}{line}{style:#}")?;
     }
@@ -194,56 +200,7 @@ fn write_device(
         writeln!(out, "  {HEADING}{state}{HEADING:#}")?;
     }
     contexts(out, device, all, width)?;
-    let rows = [
-        (
-            "allocated",
-            device.linear_bytes,
-            device.linear_count,
-            "cuMemAlloc, cuMemAllocPitch",
-        ),
-        (
-            "physical",
-            device.physical_bytes,
-            device.physical_count,
-            "cuMemCreate",
-        ),
-        (
-            "from pools",
-            device.pool_bytes,
-            device.pool_count,
-            "cuMemAllocAsync; not in the sum: a pool may hold more",
-        ),
-        (
-            "managed",
-            device.managed_bytes,
-            device.managed_count,
-            "cuMemAllocManaged; not in the sum: pages move",
-        ),
-    ];
-    for (name, bytes, count, note) in rows {
-        if count > 0 {
-            let mapped = if name == "physical" && device.mapped_bytes != bytes {
-                format!(", {} mapped", units::bytes(device.mapped_bytes))
-            } else {
-                String::new()
-            };
-            let text = format!(
-                "{} alive{mapped}   {FAINT}{note}{FAINT:#}",
-                units::thousands(count)
-            );
-            field(out, name, &units::bytes(bytes), &text, width)?;
-        }
-    }
-    if device.footprint_bytes > device.live_bytes {
-        let rounding = device.footprint_bytes - device.live_bytes;
-        field(
-            out,
-            "rounding",
-            &units::bytes(rounding),
-            "an estimate: the driver takes blocks of 2 MiB",
-            width,
-        )?;
-    }
+    columns(out, device, width)?;
     field(
         out,
         "in all",
@@ -267,6 +224,146 @@ fn write_device(
             device.spark,
             units::seconds(process.course_to_seconds)
         )?;
+    }
+    Ok(())
+}
+
+/// What the memory of a device is, a line for each kind; those that are no part of the sum say so.
+fn columns(out: &mut dyn Write, device: &Device, width: usize) -> io::Result<()> {
+    let alive = |count: u64, more: &str, note: &str| {
+        format!(
+            "{} alive{more}   {FAINT}{note}{FAINT:#}",
+            units::thousands(count)
+        )
+    };
+    let mut line =
+        |name: &str, bytes: u64, text: String| field(out, name, &units::bytes(bytes), &text, width);
+    if device.linear_count > 0 {
+        let text = alive(device.linear_count, "", "cuMemAlloc, cuMemAllocPitch");
+        line("allocated", device.linear_bytes, text)?;
+    }
+    if device.physical_count > 0 {
+        let mapped = if device.mapped_bytes == device.physical_bytes {
+            String::new()
+        } else {
+            format!(", {} mapped", units::bytes(device.mapped_bytes))
+        };
+        let text = alive(device.physical_count, &mapped, "cuMemCreate");
+        line("physical", device.physical_bytes, text)?;
+    }
+    if device.array_count > 0 {
+        let text = alive(
+            device.array_count,
+            "",
+            "cuArrayCreate, cuMipmappedArrayCreate",
+        );
+        line("arrays", device.array_bytes, text)?;
+    }
+    if device.pool_count > 0 || device.pool_reserved_bytes > 0 {
+        let text = format!(
+            "held by pools; {} of it in {}   {FAINT}cuMemAllocAsync{FAINT:#}",
+            units::bytes(device.pool_bytes),
+            units::count(device.pool_count, "block", "blocks"),
+        );
+        line("pools", device.pool_reserved_bytes, text)?;
+    }
+    if device.graph_count > 0 || device.graph_reserved_bytes > 0 {
+        let text = format!(
+            "held by graphs; {} of it in {}   {FAINT}cuDeviceGraphMemTrim returns the rest{FAINT:#}",
+            units::bytes(device.graph_bytes),
+            units::count(device.graph_count, "live block", "live blocks"),
+        );
+        line("graphs", device.graph_reserved_bytes, text)?;
+    }
+    let rounding = device
+        .footprint_bytes
+        .saturating_add_signed(device.stack_limit_bytes.saturating_neg())
+        .saturating_sub(device.live_bytes);
+    if rounding > 0 {
+        let text = "an estimate: the driver takes blocks of 2 MiB".to_owned();
+        line("rounding", rounding, text)?;
+    }
+    if device.stack_limit_bytes != 0 {
+        let text = format!(
+            "{} than usual, for a stack limit that the program has set; an estimate, not in the sum",
+            if device.stack_limit_bytes > 0 {
+                "more"
+            } else {
+                "less"
+            }
+        );
+        line("stacks", device.stack_limit_bytes.unsigned_abs(), text)?;
+    }
+    if device.managed_count > 0 {
+        let sent = match device.managed_prefetched_bytes {
+            0 => String::new(),
+            bytes => format!(", {} prefetched here", units::bytes(bytes)),
+        };
+        let note = "cuMemAllocManaged; not in the sum: pages move";
+        let text = alive(device.managed_count, &sent, note);
+        line("managed", device.managed_bytes, text)?;
+    }
+    if device.imported_count > 0 {
+        let note = "of other processes or interfaces; not in the sum";
+        let text = alive(device.imported_count, "", note);
+        line("borrowed", device.imported_bytes, text)?;
+    }
+    if device.adrift_bytes > 0 {
+        let text =
+            "released, but made descriptors that may still be open; not in the sum".to_owned();
+        line("exported", device.adrift_bytes, text)?;
+    }
+    let handles: Vec<String> = device
+        .handles
+        .iter()
+        .map(|(kind, count)| {
+            let many = if kind.ends_with('y') {
+                format!("{}ies", kind.trim_end_matches('y'))
+            } else {
+                format!("{kind}s")
+            };
+            units::count(*count, kind, &many)
+        })
+        .collect();
+    if !handles.is_empty() {
+        field(out, "handles", "", &handles.join(", "), width)?;
+    }
+    Ok(())
+}
+
+/// Memory that is shared with other processes in a way that somebody should know of.
+fn shared(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io::Result<()> {
+    const SHOWN: usize = 8;
+    let told: Vec<_> = process
+        .shared
+        .iter()
+        .filter(|shared| !shared.finding.is_empty())
+        .collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{HEADING}Shared with other processes{HEADING:#}")?;
+    let shown = if all { told.len() } else { SHOWN };
+    for shared in told.iter().take(shown) {
+        let line = format!(
+            "{} {} of {}, {} at {} by {}: {}",
+            shared.kind,
+            shared.address,
+            units::bytes(shared.bytes),
+            if shared.role == "owner" {
+                "exported"
+            } else {
+                "imported"
+            },
+            units::seconds(shared.since_seconds),
+            plain(&shared.caller),
+            plain(&shared.finding),
+        );
+        item(out, &line, "      ", width)?;
+    }
+    if told.len() > shown {
+        let more = units::count((told.len() - shown) as u64, "more", "more");
+        writeln!(out, "  {more} (--view ipc lists them)")?;
     }
     Ok(())
 }
@@ -321,12 +418,13 @@ fn contexts(out: &mut dyn Write, device: &Device, all: bool, width: usize) -> io
     if all || living.len() + ended.len() <= CONTEXTS_SHOWN {
         for context in ended {
             let text = format!(
-                "{}, made at {} by {}; {} at {}",
+                "{}, made at {} by {}; {} at {}{}",
                 context.origin,
                 units::seconds(context.began_seconds),
                 plain(&context.caller),
                 context.ended_by.unwrap_or_default(),
                 units::seconds(context.ended_seconds.unwrap_or_default()),
+                took(context),
             );
             field(out, "context", "", &text, width)?;
         }
@@ -342,6 +440,19 @@ fn contexts(out: &mut dyn Write, device: &Device, all: bool, width: usize) -> io
         units::seconds(last)
     );
     field(out, "", "", &text, width)
+}
+
+/// What went with a context.
+fn took(context: &Context) -> String {
+    match (context.reclaimed_count, context.reclaimed_bytes) {
+        (0, _) => String::new(),
+        (count, 0) => format!(", with {}", units::count(count, "object", "objects")),
+        (count, bytes) => format!(
+            ", with {} of {} that were alive in it",
+            units::bytes(bytes),
+            units::count(count, "object", "objects")
+        ),
+    }
 }
 
 /// A device's short name.
@@ -497,7 +608,7 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
             if records.overwritten > 0 {
                 "before the oldest record, most likely"
             } else {
-                "through calls that are not recorded yet"
+                "through calls that are not recorded"
             }
         ));
     }
@@ -505,6 +616,38 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
         lines.push(format!(
             "{} handed out again without a free that was seen",
             units::count(records.reused_addresses, "address was", "addresses were")
+        ));
+    }
+    for (count, what) in [
+        (
+            records.narrow_calls,
+            "allocations through the 32-bit interface from before CUDA 3.2",
+        ),
+        (
+            records.unknown_formats,
+            "arrays of a format that this version does not know: their size is not known",
+        ),
+        (
+            records.failed_captures,
+            "stream captures ended without a graph",
+        ),
+        (
+            records.graphs_ended_alive,
+            "executable graphs were destroyed while something that they allocated was alive",
+        ),
+        (
+            records.unfollowed_launches,
+            "graph launches and copies were too many to be followed",
+        ),
+    ] {
+        if count > 0 {
+            lines.push(format!("{} {what}", units::thousands(count)));
+        }
+    }
+    for (call, count) in &records.checkpoints {
+        lines.push(format!(
+            "{} × {call}: what it moves is not seen",
+            units::thousands(*count)
         ));
     }
     let unhooked = (

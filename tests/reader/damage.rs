@@ -51,7 +51,9 @@ fn a_ring_that_claims_to_be_endless_is_read_at_once() {
     bytes[2048..2056].copy_from_slice(&u64::MAX.to_le_bytes());
     let folder = Folder::new();
     let capture = Capture::open(&write(&folder, &bytes)).expect("it is a capture");
-    let process = report::process(&capture, &Options::default()).expect("it can be read");
+    let process = report::read(&capture, &Options::default())
+        .expect("it can be read")
+        .process;
     assert!(!process.exact);
     assert_eq!(process.records.total, u64::MAX);
 }
@@ -60,9 +62,9 @@ fn a_ring_that_claims_to_be_endless_is_read_at_once() {
 fn survive(path: &Path) -> bool {
     catch_unwind(|| {
         Capture::open(path)
-            .and_then(|capture| report::process(&capture, &Options::default()))
+            .and_then(|capture| report::read(&capture, &Options::default()))
             .and_then(|process| {
-                report::text::write(&mut io::sink(), &[process], true, 80)?;
+                report::text::write(&mut io::sink(), &[process.process], true, 80)?;
                 Ok(())
             })
             .is_ok()

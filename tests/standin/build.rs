@@ -8,11 +8,17 @@ use std::{env, fs};
 
 fn main() {
     let sources = [
+        "arrays",
         "contexts",
         "devices",
+        "graphics",
+        "graphs",
         "lookups",
+        "managed",
         "memory",
+        "modules",
         "pools",
+        "sharing",
         "streams",
         "virtual_memory",
     ];
@@ -31,9 +37,18 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=data/exports_580.159.04.txt");
     let exports = fs::read_to_string("data/exports_580.159.04.txt").expect("the list is there");
+    // What CUDA 13.1 to 13.5 added to it, by NVIDIA's headers.
+    let newer = "data/proc_address_13.1_to_13.5.tsv";
+    println!("cargo::rerun-if-changed={newer}");
+    let newer = fs::read_to_string(newer).expect("the list is there");
+    let newer: BTreeSet<&str> = newer
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.rsplit('\t').next())
+        .collect();
     let (mut assembly, mut table) = (String::new(), String::new());
     let mut script = String::from("{ global: standin_*;\n");
-    for name in exports.lines().filter(|name| !name.is_empty()) {
+    for name in exports.lines().filter(|name| !name.is_empty()).chain(newer) {
         if !implemented.contains(name) {
             writeln!(
                 assembly,

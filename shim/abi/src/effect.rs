@@ -4,7 +4,7 @@
 //! an effect (which object dies with which context, what the driver charges) is the business of whoever
 //! keeps the tables.
 
-use crate::hooks::{CUDA_SUCCESS, HookId, Kind, Space};
+use crate::hooks::{CUDA_SUCCESS, Class, HookId, Kind};
 use crate::layout::slot;
 
 /// A committed slot, decoded.
@@ -36,7 +36,7 @@ pub struct Record {
     pub phase: u16,
     /// Device ordinal, or [`slot::DEVICE_UNKNOWN`].
     pub device: u8,
-    /// [`slot::REFUSED`], [`slot::NESTED`].
+    /// [`slot::REFUSED`], [`slot::NESTED`], [`slot::OBSERVED`], [`slot::CAPTURED`].
     pub flags: u8,
 }
 
@@ -119,6 +119,24 @@ impl Record {
         }
     }
 
+    /// The location that an argument word holds, where the call has one.
+    fn place(&self, word: u64) -> Option<u8> {
+        match Place::of(word) {
+            Place::Device(device) => Some(device),
+            _ => self.device(),
+        }
+    }
+
+    /// Device ordinal, if the record has one.
+    pub fn device(&self) -> Option<u8> {
+        (self.device != slot::DEVICE_UNKNOWN).then_some(self.device)
+    }
+
+    /// Whether the recorder asked by itself.
+    pub fn is_observation(&self) -> bool {
+        self.flags & slot::OBSERVED != 0
+    }
+
     /// What the record does. A pending record is taken at its word; the caller leaves out those that a later
     /// record takes back. Records made inside another hooked call do nothing: the outer call is the one
     /// that the program made.
@@ -126,21 +144,40 @@ impl Record {
         let Some(hook) = self.hook() else {
             return Effect::Unknown;
         };
-        if self.failed() || self.flags & (slot::NESTED | slot::REFUSED) != 0 {
+        let kind = hook.kind();
+        // A capture that ends badly ends all the same.
+        let ended = kind == Kind::CaptureEnd && self.size != 0;
+        if (self.failed() && !ended) || self.flags & (slot::NESTED | slot::REFUSED) != 0 {
             return Effect::Nothing;
         }
-        let address = self.address;
-        let device = self.device;
-        match hook.hook().kind {
-            Kind::Alloc(space) => Effect::Born(space),
+        let captured = self.flags & slot::CAPTURED != 0;
+        let Self {
+            address,
+            a,
+            b,
+            device,
+            ..
+        } = *self;
+        match kind {
+            Kind::Alloc(Class::PoolBlock) if captured => Effect::Born(Class::GraphBlock),
+            Kind::Alloc(class) => Effect::Born(class),
+            Kind::Import(class) => Effect::Imported(class),
             // The driver frees nothing at address 0, and says success.
             Kind::Free(_) if address == 0 => Effect::Nothing,
-            Kind::Free(space) => Effect::Ended(space),
+            Kind::Free(Class::Linear) if captured => Effect::NodeFrees,
+            Kind::Free(class) => Effect::Ended(class),
+            Kind::Retain => Effect::Retained,
+            Kind::Export(class) => Effect::Exported(class),
             Kind::Map => Effect::Mapped {
-                handle: self.a,
-                offset: self.b,
+                handle: a,
+                offset: b,
             },
             Kind::Unmap => Effect::Unmapped,
+            Kind::Tiles => Effect::Tile { handle: a, part: b },
+            Kind::Access => Effect::Granted { location: a },
+            Kind::Bind => Effect::Bound { handle: a },
+            Kind::BindAddress => Effect::BoundAt { address: a },
+            Kind::Unbind => Effect::Unbound { offset: b },
             Kind::PrimaryRetain => Effect::PrimaryRetained { device },
             Kind::PrimaryRelease => Effect::PrimaryReleased { device },
             Kind::PrimaryReset => Effect::PrimaryReset { device },
@@ -148,9 +185,75 @@ impl Record {
             Kind::ContextDestroy => Effect::ContextDestroyed,
             Kind::ContextAttach => Effect::ContextAttached,
             Kind::ContextDetach => Effect::ContextDetached,
-            Kind::Init | Kind::ContextSwitch | Kind::Door => Effect::Nothing,
+            Kind::GreenCreate => Effect::GreenCreated { device },
+            Kind::GreenDestroy => Effect::GreenDestroyed,
+            Kind::GreenView => Effect::GreenViewed { green: a },
+            Kind::Limit => Effect::LimitSet {
+                limit: a as u32,
+                value: self.size,
+            },
+            Kind::PoolKnown => Effect::PoolKnown {
+                device: self.place(b),
+                is_default: matches!(
+                    hook,
+                    HookId::cuDeviceGetDefaultMemPool | HookId::cuMemGetDefaultMemPool
+                ),
+            },
+            Kind::PoolCurrent => Effect::PoolChosen {
+                device: self.place(b),
+            },
+            Kind::PoolSetting => Effect::PoolSet {
+                attribute: a as u32,
+                value: b,
+            },
+            Kind::PoolAnswer => Effect::PoolAnswered {
+                attribute: a as u32,
+                value: b,
+            },
+            Kind::PoolTrim => Effect::PoolTrimmed,
+            Kind::GraphNode => match b as u32 {
+                node::ALLOCATES => Effect::Born(Class::GraphBlock),
+                node::FREES => Effect::NodeFrees,
+                node::GRAPH => Effect::NodeHolds,
+                _ => Effect::Nothing,
+            },
+            Kind::GraphFree => Effect::NodeFrees,
+            Kind::GraphChild => Effect::NodeHolds,
+            Kind::GraphUpdate => Effect::GraphUpdated { graph: a },
+            Kind::GraphUpload => Effect::GraphUploaded,
+            Kind::GraphLaunch => Effect::GraphLaunched,
+            Kind::GraphTrim => Effect::GraphTrimmed { device },
+            Kind::GraphAnswer => Effect::GraphAnswered {
+                device,
+                attribute: a as u32,
+                value: b,
+            },
+            Kind::CaptureBegin => Effect::CaptureBegan { id: b, graph: a },
+            Kind::CaptureEnd => Effect::CaptureEnded { id: b },
+            Kind::DeviceAnswer => Effect::DeviceAnswered { free: a, total: b },
+            Kind::Function => Effect::FunctionSeen,
+            Kind::Global => Effect::GlobalSeen,
+            Kind::Residency => Effect::Moved { location: a },
+            Kind::Checkpoint => Effect::Checkpoint { process: a as u32 },
+            Kind::Init
+            | Kind::ContextSwitch
+            | Kind::AddDevice
+            | Kind::Peer
+            | Kind::Interop
+            | Kind::Sync
+            | Kind::Door => Effect::Nothing,
         }
     }
+}
+
+/// Kinds of graph nodes that matter here (`CUgraphNodeType`).
+pub mod node {
+    /// Holds another graph.
+    pub const GRAPH: u32 = 4;
+    /// Allocates.
+    pub const ALLOCATES: u32 = 10;
+    /// Frees.
+    pub const FREES: u32 = 11;
 }
 
 /// What a record does; addresses, sizes and handles are the record's own.
@@ -160,10 +263,16 @@ pub enum Effect {
     Nothing,
     /// A call that only a later version knows.
     Unknown,
-    /// Something of this space comes into being at the record's address.
-    Born(Space),
-    /// Something at the record's address goes away; [`Space::Device`] stands for any space with device addresses.
-    Ended(Space),
+    /// Something of this class comes into being at the record's address.
+    Born(Class),
+    /// Something of another process or interface comes to be held at the record's address.
+    Imported(Class),
+    /// Something at the record's address goes away; [`Class::Linear`] stands for any class with device addresses.
+    Ended(Class),
+    /// One more reference to the physical memory behind the record's handle.
+    Retained,
+    /// What is at the record's address can be held by other processes from now on.
+    Exported(Class),
     /// A handle is mapped at the record's address.
     Mapped {
         /// The handle.
@@ -173,6 +282,33 @@ pub enum Effect {
     },
     /// Mappings go away between the record's address and address plus size.
     Unmapped,
+    /// A part of the sparse array at the record's address gets memory, or loses it.
+    Tile {
+        /// The handle of the memory; 0 takes it away.
+        handle: u64,
+        /// Digest of the part.
+        part: u64,
+    },
+    /// A location is let into what is at the record's address.
+    Granted {
+        /// The location.
+        location: u64,
+    },
+    /// Physical memory is bound to the object at the record's address.
+    Bound {
+        /// Its handle.
+        handle: u64,
+    },
+    /// Likewise, by an address at which it is mapped.
+    BoundAt {
+        /// The address.
+        address: u64,
+    },
+    /// What is bound to the object at the record's address, from this offset and the record's size on, is not any more.
+    Unbound {
+        /// Offset, bytes.
+        offset: u64,
+    },
     /// A reference to a device's primary context, whose handle is the record's address.
     PrimaryRetained {
         /// Ordinal.
@@ -183,7 +319,7 @@ pub enum Effect {
         /// Ordinal.
         device: u8,
     },
-    /// The primary context and what it owns are gone.
+    /// The primary context and what it owns are gone; its references are not.
     PrimaryReset {
         /// Ordinal.
         device: u8,
@@ -199,14 +335,288 @@ pub enum Effect {
     ContextAttached,
     /// One usage reference less.
     ContextDetached,
+    /// A green context at the record's address, with a reference to the primary one.
+    GreenCreated {
+        /// Ordinal.
+        device: u8,
+    },
+    /// The green context at the record's address is gone, with its reference.
+    GreenDestroyed,
+    /// The record's address is the context handle of a green context.
+    GreenViewed {
+        /// The green context.
+        green: u64,
+    },
+    /// A limit of the record's context.
+    LimitSet {
+        /// `CUlimit`.
+        limit: u32,
+        /// Value; bytes, for most.
+        value: u64,
+    },
+    /// The record's address is a pool of this device.
+    PoolKnown {
+        /// Ordinal.
+        device: Option<u8>,
+        /// Whether it is the one that the device has from the start, and not just the one in use.
+        is_default: bool,
+    },
+    /// The record's address is the pool in use on this device from now on.
+    PoolChosen {
+        /// Ordinal.
+        device: Option<u8>,
+    },
+    /// A policy of the pool at the record's address.
+    PoolSet {
+        /// `CUmemPool_attribute`.
+        attribute: u32,
+        /// Value.
+        value: u64,
+    },
+    /// What the pool at the record's address said.
+    PoolAnswered {
+        /// `CUmemPool_attribute`.
+        attribute: u32,
+        /// Value.
+        value: u64,
+    },
+    /// The pool at the record's address gave idle memory back.
+    PoolTrimmed,
+    /// A graph's node frees what is at the record's address, when the graph is launched.
+    NodeFrees,
+    /// A graph's node holds a copy of the graph at the record's address.
+    NodeHolds,
+    /// The executable graph at the record's address took over another graph's parameters.
+    GraphUpdated {
+        /// The graph.
+        graph: u64,
+    },
+    /// The executable graph at the record's address took its memory.
+    GraphUploaded,
+    /// The executable graph at the record's address ran.
+    GraphLaunched,
+    /// A device's graphs gave idle memory back.
+    GraphTrimmed {
+        /// Ordinal.
+        device: u8,
+    },
+    /// What a device said about its graphs' memory.
+    GraphAnswered {
+        /// Ordinal.
+        device: u8,
+        /// `CUgraphMem_attribute`.
+        attribute: u32,
+        /// Value, bytes.
+        value: u64,
+    },
+    /// The stream at the record's address is captured.
+    CaptureBegan {
+        /// Id of the capture, unique in the process.
+        id: u64,
+        /// The graph that it goes into, 0 for one that its end makes.
+        graph: u64,
+    },
+    /// A capture is over; the record's address is its graph, 0 when there is none.
+    CaptureEnded {
+        /// Id of the capture.
+        id: u64,
+    },
+    /// What the record's device said about its memory.
+    DeviceAnswered {
+        /// Free, bytes.
+        free: u64,
+        /// In all, bytes.
+        total: u64,
+    },
+    /// The record's address is a kernel; its size is a thread's local memory, bytes.
+    FunctionSeen,
+    /// The record's address is a module's variable.
+    GlobalSeen,
+    /// Pages between the record's address and address plus size are moved, dropped or advised about.
+    Moved {
+        /// Where to, as a location.
+        location: u64,
+    },
+    /// A process is stopped, emptied or filled again.
+    Checkpoint {
+        /// Its id.
+        process: u32,
+    },
 }
 
-/// Whether memory of this space belongs to a context and dies with it. Physical handles, pools and reserved
-/// addresses outlive a context (measured on driver 580; the first two are also what the manual says).
-pub const fn owned_by_context(space: Space) -> bool {
-    match space {
-        Space::Device | Space::Managed | Space::Host | Space::Registered => true,
-        Space::Physical | Space::Pool | Space::Virtual => false,
+/// Whether something of this class belongs to a context and dies with it. Physical handles, pools, graphs, libraries and reserved
+/// addresses outlive a context (physical memory and pools: measured on driver 580, and what the manual says).
+pub const fn owned_by_context(class: Class) -> bool {
+    match class {
+        Class::Linear
+        | Class::Managed
+        | Class::Pinned
+        | Class::Registered
+        | Class::Array
+        | Class::MipmappedArray
+        | Class::IpcMapping
+        | Class::ExternalMemory
+        | Class::ExternalBuffer
+        | Class::ExternalSemaphore
+        | Class::GraphicsResource
+        | Class::Module
+        | Class::Stream
+        | Class::Event
+        | Class::Texture
+        | Class::Surface => true,
+        Class::Physical
+        | Class::PoolBlock
+        | Class::Reserved
+        | Class::GraphBlock
+        | Class::Multicast
+        | Class::Endpoint
+        | Class::Pool
+        | Class::Graph
+        | Class::GraphExec
+        | Class::Library
+        | Class::GreenContext => false,
+    }
+}
+
+/// Where memory is, by a `CUmemLocation`: type and id, 32 bits each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this device.
+    Device(u8),
+    /// On the host.
+    Host,
+    /// Nothing is said.
+    Unknown,
+}
+
+impl Place {
+    /// Reads a location.
+    pub const fn of(word: u64) -> Self {
+        const DEVICE: u32 = 1;
+        const HOST_NUMA_CURRENT: u32 = 4;
+        // A part of a device's memory; the device is the first byte of the union behind it, not the int.
+        const DEVICE_LOCALITY_DOMAIN: u32 = 6;
+        let id = (word >> 32) as u32;
+        match word as u32 {
+            DEVICE if id < slot::DEVICE_UNKNOWN as u32 => Self::Device(id as u8),
+            DEVICE_LOCALITY_DOMAIN if id as u8 != slot::DEVICE_UNKNOWN => Self::Device(id as u8),
+            2..=HOST_NUMA_CURRENT => Self::Host,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The location that an older call's device number means: -1 is the host.
+    pub const fn from_device(device: i32) -> u64 {
+        if device < 0 {
+            2
+        } else {
+            1 | (device as u64) << 32
+        }
+    }
+}
+
+/// A name of 64 bytes, for memory that processes share, in eight: equal names have equal digests, and others practically never.
+pub fn digest(bytes: &[u8]) -> u64 {
+    // FNV-1a, then the finaliser of SplitMix64, so that near names are far apart.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in bytes {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+/// Which descriptor an array is made from, with where its fields are. Unchanged from CUDA 11.7 to 13.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayShape {
+    /// `CUDA_ARRAY_DESCRIPTOR_v1`.
+    Flat32,
+    /// `CUDA_ARRAY_DESCRIPTOR_v2`.
+    Flat,
+    /// `CUDA_ARRAY3D_DESCRIPTOR_v1`.
+    Solid32,
+    /// `CUDA_ARRAY3D_DESCRIPTOR_v2`.
+    Solid,
+    /// The `arrayDesc` of a `CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC`.
+    External,
+}
+
+impl ArrayShape {
+    /// Offsets of width, height and depth. A 32-bit descriptor's are four bytes long, the others' eight.
+    pub const fn extents(self) -> (usize, usize, Option<usize>) {
+        match self {
+            Self::Flat32 => (0, 4, None),
+            Self::Flat => (0, 8, None),
+            Self::Solid32 => (0, 4, Some(8)),
+            Self::Solid => (0, 8, Some(16)),
+            Self::External => (8, 16, Some(24)),
+        }
+    }
+
+    /// Offsets of format, number of channels and flags, four bytes each.
+    pub const fn format(self) -> (usize, usize, Option<usize>) {
+        match self {
+            Self::Flat32 => (8, 12, None),
+            Self::Flat => (16, 20, None),
+            Self::Solid32 => (12, 16, Some(20)),
+            Self::Solid => (24, 28, Some(32)),
+            Self::External => (32, 36, Some(40)),
+        }
+    }
+
+    /// Whether extents are four bytes long.
+    pub const fn is_narrow(self) -> bool {
+        matches!(self, Self::Flat32 | Self::Solid32)
+    }
+}
+
+/// An array's extents and texels, as a record's words `a` and `b` hold them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrayFacts {
+    /// Texels in a row.
+    pub width: u32,
+    /// Rows; 0 in one dimension.
+    pub height: u32,
+    /// Slices or layers; 0 in one or two dimensions.
+    pub depth: u32,
+    /// `CUarray_format`.
+    pub format: u16,
+    /// Channels of a texel.
+    pub channels: u8,
+    /// `CUDA_ARRAY3D_*`, the low eight bits.
+    pub flags: u8,
+}
+
+impl ArrayFacts {
+    /// Layers instead of slices.
+    pub const LAYERED: u8 = 0x01;
+    /// No memory of its own: parts are mapped.
+    pub const SPARSE: u8 = 0x40;
+    /// No memory of its own: all of it is mapped later.
+    pub const DEFERRED: u8 = 0x80;
+
+    /// Reads a record's words.
+    pub const fn from_words(a: u64, b: u64) -> Self {
+        Self {
+            width: a as u32,
+            height: (a >> 32) as u32,
+            depth: b as u32,
+            format: (b >> 32) as u16,
+            channels: (b >> 48) as u8,
+            flags: (b >> 56) as u8,
+        }
+    }
+
+    /// A record's words.
+    pub const fn words(self) -> (u64, u64) {
+        (
+            self.width as u64 | (self.height as u64) << 32,
+            self.depth as u64
+                | (self.format as u64) << 32
+                | (self.channels as u64) << 48
+                | (self.flags as u64) << 56,
+        )
     }
 }
 
@@ -278,5 +688,87 @@ mod tests {
             ..record(HookId::cuInit)
         };
         assert_eq!(later.effect(), Effect::Unknown);
+    }
+
+    /// `CUmemLocation` is a type and an id; for the type of a part of a device the device is one byte of it.
+    #[test]
+    fn a_location_says_where_memory_is() {
+        for (word, place) in [
+            (1, Place::Device(0)),
+            (1 | 3 << 32, Place::Device(3)),
+            (6 | 0x0201 << 32, Place::Device(1)),
+            (2, Place::Host),
+            (3 | 1 << 32, Place::Host),
+            (4, Place::Host),
+            (0, Place::Unknown),
+            (1 | 0xffff_ffff << 32, Place::Unknown),
+        ] {
+            assert_eq!(Place::of(word), place, "{word:#x}");
+        }
+        assert_eq!(Place::of(Place::from_device(-1)), Place::Host);
+        assert_eq!(Place::of(Place::from_device(5)), Place::Device(5));
+    }
+
+    #[test]
+    fn an_array_travels_in_two_words() {
+        let facts = ArrayFacts {
+            width: 0x8001,
+            height: 0x7fff_ffff,
+            depth: 6,
+            format: 0xb5,
+            channels: 4,
+            flags: ArrayFacts::SPARSE | ArrayFacts::LAYERED,
+        };
+        let (a, b) = facts.words();
+        assert_eq!(ArrayFacts::from_words(a, b), facts);
+    }
+
+    /// Under capture an allocation is a node of a graph, and a free frees nothing yet.
+    #[test]
+    fn a_captured_call_is_a_node() {
+        let captured = |call| {
+            Record {
+                flags: slot::CAPTURED,
+                ..record(call)
+            }
+            .effect()
+        };
+        assert_eq!(
+            captured(HookId::cuMemAllocAsync),
+            Effect::Born(Class::GraphBlock)
+        );
+        assert_eq!(captured(HookId::cuMemFreeAsync), Effect::NodeFrees);
+    }
+
+    /// A capture that was invalidated ends with an error, and the stream is free again.
+    #[test]
+    fn a_failed_end_ends_a_capture() {
+        let end = |size| {
+            Record {
+                result: 901,
+                size,
+                address: 0,
+                ..record(HookId::cuStreamEndCapture)
+            }
+            .effect()
+        };
+        assert_eq!(end(1), Effect::CaptureEnded { id: 2 });
+        assert_eq!(end(0), Effect::Nothing);
+    }
+
+    /// Names of shared memory differ in single bytes; two that fell together would join strangers.
+    #[test]
+    fn near_names_have_far_digests() {
+        let mut seen = [0_u64; 64 * 3];
+        for (n, place) in seen.iter_mut().enumerate() {
+            let mut name = [0_u8; 64];
+            name[n / 3] = [1, 2, 128][n % 3];
+            *place = digest(&name);
+        }
+        for (n, one) in seen.iter().enumerate() {
+            for other in &seen[..n] {
+                assert!((one ^ other).count_ones() > 8);
+            }
+        }
     }
 }

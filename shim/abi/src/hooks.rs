@@ -1,4 +1,4 @@
-//! The table of hooked driver calls.
+//! The table of hooked driver calls, as data.
 //!
 //! [`for_each_hook!`](crate::for_each_hook) hands every row to a macro of the caller's. A row reads
 //!
@@ -11,26 +11,44 @@
 //! ```
 //!
 //! `id` is on disk and is never reused. The values of a row come from a closed vocabulary, so that
-//! the table stays free of code and each word is written once per consumer:
+//! the table stays free of code and each word is written once per consumer. Read before the call, since the caller may
+//! reuse what it points to:
 //!
-//! | word | value | read |
-//! |---|---|---|
-//! | `none` | 0 | – |
-//! | `arg(x)` | the argument itself | before the call |
-//! | `field(x, n)` | 8 bytes at offset `n` of the struct that `x` points to, 0 when it is null | before the call: the caller may reuse the struct |
-//! | `out(p)` | `*p`, 0 when the call failed or `p` is null | after success |
-//! | `pitched(p, rows)` | `*p * rows` | after success |
+//! | word | value |
+//! |---|---|
+//! | `none` | 0 |
+//! | `arg(x)` | the argument itself |
+//! | `field(x, n)`, `field32(x, n)` | 8 or 4 bytes at offset `n` of the struct that `x` points to, 0 when it is null |
+//! | `destination(dev)` | a device, or -1 for the host, as a location |
+//! | `first(list, n)`, `sum(list, n)` | the first of `n` words, all of them added up |
+//! | `extent(desc, s)`, `texel(desc, s)` | width and height; depth, format, channels and flags of an array descriptor of shape `s`, see [`ArrayShape`](crate::effect::ArrayShape) |
+//! | `digest(x)` | [`digest`](crate::effect::digest) of 64 bytes, by value or behind a pointer |
+//! | `foreign(h, type)` | a shareable handle that is handed in: the descriptor, or the digest of a fabric handle |
+//! | `setting(attr, p)` | a pool attribute that is set: 4 or 8 bytes |
+//! | `node_size(p)` | bytes of an allocating node's parameters |
+//! | `capture_now(s)` | id of the capture that stream `s` is in |
 //!
-//! Words for the device: `current` (of the calling thread's context), `arg(dev)`, `location(prop)`
-//! (a `CUmemAllocationProp`), `owner` (only the reader can tell, from the address), `none`.
+//! Read after success:
 //!
-//! Words for `record`: `init` (opens the capture), `after` (the call gives something: recorded once the
-//! driver gave it), `before` (the call takes something back: recorded before the driver does, and taken
-//! back by a second record if the driver refuses, since another thread may be handed the same address at
-//! once), `switch` (recorded when it changes what the thread last made current), `door` (hands out driver
-//! entry points; written by hand in `shim/src/doors.rs`).
+//! | word | value |
+//! |---|---|
+//! | `out(p)` | `*p`, 0 when the call failed or `p` is null |
+//! | `pitched(p, rows)` | `*p * rows` |
+//! | `later(x, n)` | 8 bytes at offset `n` of the struct that `x` points to |
+//! | `node_address(p)` | of a node's parameters: the address that it allocates or frees, or the graph that it holds |
+//! | `reading(attr, p)`, `reading64(p)` | what was answered: 4 or 8 bytes |
+//! | `digest_out(p)` | digest of the 64 bytes that the driver wrote |
+//! | `shareable(p, type)` | what was handed out: the descriptor, or the digest of a fabric handle |
+//! | `range(p)` | size of the allocation at `*p`, as the driver says |
+//! | `properties(p)` | location of the physical memory `*p`, as the driver says |
+//! | `local(p)`, `local_of(x)` | a kernel's local memory, bytes, as the driver says where it is loaded |
+//! | `capture(s)` | id of the capture that stream `s` is in now |
 //!
-//! Signatures follow NVIDIA's `cuda.h`, with its parameter names, so that they can be searched there.
+//! Words for the device: `current` (of the calling thread's context), `arg(dev)`, `location(prop)` (type and id at offset 8 of
+//! a struct), `place(loc)` (a `CUmemLocation`), `node(p)` (of an allocating node), `owner` (only the reader can tell, from the
+//! address), `none`.
+//!
+//! Words for `record` are explained at [`When`].
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -43,288 +61,107 @@ pub type CUdeviceptr = u64;
 pub type CUdeviceptr_v1 = c_uint;
 /// Device ordinal in this process.
 pub type CUdevice = c_int;
-/// Context handle.
-pub type CUcontext = *mut c_void;
-/// Stream handle.
-pub type CUstream = *mut c_void;
-/// Memory pool handle.
-pub type CUmemoryPool = *mut c_void;
 /// Handle of physical memory made by `cuMemCreate`.
 pub type CUmemGenericAllocationHandle = u64;
-/// `CUmemAllocationProp`, `CUctxCreateParams` and their like are only passed on, or read by offset.
+/// A type and an id, 32 bits each: a struct of eight bytes, which travels by value in one register.
+pub type CUmemLocation = u64;
+/// Structs of the driver's are only passed on, or read by offset.
 pub type Opaque = c_void;
 /// Text handed to the driver.
 pub type Text = c_char;
+
+/// `CUipcMemHandle` and `CUipcEventHandle`: 64 bytes that travel by value, on the stack.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CUipcMemHandle(pub [u8; 64]);
+
+macro_rules! handles {
+    ($($name:ident: $what:literal,)*) => { $( #[doc = $what] pub type $name = *mut c_void; )* };
+}
+handles! {
+    CUcontext: "Context handle.",
+    CUgreenCtx: "Green context handle.",
+    CUdevResourceDesc: "Description of device resources.",
+    CUstream: "Stream handle.",
+    CUevent: "Event handle.",
+    CUmemoryPool: "Memory pool handle.",
+    CUarray: "Array handle.",
+    CUmipmappedArray: "Mipmapped array handle.",
+    CUexternalMemory: "Handle of another interface's memory.",
+    CUexternalSemaphore: "Handle of another interface's semaphore.",
+    CUgraph: "Graph handle.",
+    CUgraphExec: "Executable graph handle.",
+    CUgraphNode: "Graph node handle.",
+    CUgraphicsResource: "Graphics resource handle.",
+    CUmodule: "Module handle.",
+    CUlibrary: "Library handle.",
+    CUfunction: "Kernel handle in a context.",
+    CUkernel: "Kernel handle of a library.",
+    CUcheckpointOperationHandle: "Handle of a checkpoint under way.",
+}
 
 /// `CUDA_SUCCESS`.
 pub const CUDA_SUCCESS: CUresult = 0;
 /// `CUDA_ERROR_NOT_SUPPORTED`: what the shim answers for a symbol that the real driver lacks.
 pub const CUDA_ERROR_NOT_SUPPORTED: CUresult = 801;
 
-/// Hands every row of the table to `$cb!`. No other file lists a hooked call.
-#[macro_export]
-macro_rules! for_each_hook {
-    ($cb:ident) => { $cb! {
-        /// Initialises the driver; its first success opens the capture.
-        1 => cuInit(Flags: c_uint) {
-            asked: "cuInit" since 2000 Legacy, kind: Init, record: init,
-            address: none, size: none, a: arg(Flags), b: none, device: none,
-        }
-        /// Linear device memory in the current context, 32-bit ABI.
-        2 => cuMemAlloc(dptr: *mut CUdeviceptr_v1, bytesize: c_uint) {
-            asked: "cuMemAlloc" since 2000 Legacy, kind: Alloc(Device), record: after,
-            address: out(dptr), size: arg(bytesize), a: none, b: none, device: current,
-        }
-        /// Linear device memory in the current context.
-        3 => cuMemAlloc_v2(dptr: *mut CUdeviceptr, bytesize: usize) {
-            asked: "cuMemAlloc" since 3020 Legacy, kind: Alloc(Device), record: after,
-            address: out(dptr), size: arg(bytesize), a: none, b: none, device: current,
-        }
-        /// Rows padded to the device's pitch, 32-bit ABI.
-        4 => cuMemAllocPitch(dptr: *mut CUdeviceptr_v1, pPitch: *mut c_uint, WidthInBytes: c_uint, Height: c_uint, ElementSizeBytes: c_uint) {
-            asked: "cuMemAllocPitch" since 2000 Legacy, kind: Alloc(Device), record: after,
-            address: out(dptr), size: pitched(pPitch, Height), a: arg(WidthInBytes), b: arg(Height), device: current,
-        }
-        /// Rows padded to the device's pitch.
-        5 => cuMemAllocPitch_v2(dptr: *mut CUdeviceptr, pPitch: *mut usize, WidthInBytes: usize, Height: usize, ElementSizeBytes: c_uint) {
-            asked: "cuMemAllocPitch" since 3020 Legacy, kind: Alloc(Device), record: after,
-            address: out(dptr), size: pitched(pPitch, Height), a: arg(WidthInBytes), b: arg(Height), device: current,
-        }
-        /// Frees any device address that an allocation returned, 32-bit ABI.
-        6 => cuMemFree(dptr: CUdeviceptr_v1) {
-            asked: "cuMemFree" since 2000 Legacy, kind: Free(Device), record: before,
-            address: arg(dptr), size: none, a: none, b: none, device: owner,
-        }
-        /// Frees any device address that an allocation returned: linear, pitched, managed or from a pool.
-        7 => cuMemFree_v2(dptr: CUdeviceptr) {
-            asked: "cuMemFree" since 3020 Legacy, kind: Free(Device), record: before,
-            address: arg(dptr), size: none, a: none, b: none, device: owner,
-        }
-        /// Managed memory: pages move between host and devices on use.
-        8 => cuMemAllocManaged(dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint) {
-            asked: "cuMemAllocManaged" since 6000 Legacy, kind: Alloc(Managed), record: after,
-            address: out(dptr), size: arg(bytesize), a: arg(flags), b: none, device: current,
-        }
-        /// Page-locked host memory, 32-bit size.
-        9 => cuMemAllocHost(pp: *mut *mut c_void, bytesize: c_uint) {
-            asked: "cuMemAllocHost" since 2000 Legacy, kind: Alloc(Host), record: after,
-            address: out(pp), size: arg(bytesize), a: none, b: none, device: current,
-        }
-        /// Page-locked host memory.
-        10 => cuMemAllocHost_v2(pp: *mut *mut c_void, bytesize: usize) {
-            asked: "cuMemAllocHost" since 3020 Legacy, kind: Alloc(Host), record: after,
-            address: out(pp), size: arg(bytesize), a: none, b: none, device: current,
-        }
-        /// Page-locked host memory with flags; what `cudaMallocHost` and `cudaHostAlloc` end in.
-        11 => cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, Flags: c_uint) {
-            asked: "cuMemHostAlloc" since 2020 Legacy, kind: Alloc(Host), record: after,
-            address: out(pp), size: arg(bytesize), a: arg(Flags), b: none, device: current,
-        }
-        /// Frees page-locked host memory.
-        12 => cuMemFreeHost(p: *mut c_void) {
-            asked: "cuMemFreeHost" since 2000 Legacy, kind: Free(Host), record: before,
-            address: arg(p), size: none, a: none, b: none, device: owner,
-        }
-        /// Page-locks memory that the program already has, before CUDA 6.5.
-        13 => cuMemHostRegister(p: *mut c_void, bytesize: usize, Flags: c_uint) {
-            asked: "cuMemHostRegister" since 4000 Legacy, kind: Alloc(Registered), record: after,
-            address: arg(p), size: arg(bytesize), a: arg(Flags), b: none, device: current,
-        }
-        /// Page-locks memory that the program already has.
-        14 => cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, Flags: c_uint) {
-            asked: "cuMemHostRegister" since 6050 Legacy, kind: Alloc(Registered), record: after,
-            address: arg(p), size: arg(bytesize), a: arg(Flags), b: none, device: current,
-        }
-        /// Unlocks registered host memory.
-        15 => cuMemHostUnregister(p: *mut c_void) {
-            asked: "cuMemHostUnregister" since 4000 Legacy, kind: Free(Registered), record: before,
-            address: arg(p), size: none, a: none, b: none, device: owner,
-        }
-        /// Stream-ordered memory from the device's current pool.
-        16 => cuMemAllocAsync(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
-            asked: "cuMemAllocAsync" since 11020 Legacy, kind: Alloc(Pool), record: after,
-            address: out(dptr), size: arg(bytesize), a: arg(hStream), b: none, device: current,
-        }
-        /// `cuMemAllocAsync` for per-thread default streams.
-        17 => cuMemAllocAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
-            asked: "cuMemAllocAsync" since 11020 PerThread, kind: Alloc(Pool), record: after,
-            address: out(dptr), size: arg(bytesize), a: arg(hStream), b: none, device: current,
-        }
-        /// Stream-ordered memory from a chosen pool.
-        18 => cuMemAllocFromPoolAsync(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
-            asked: "cuMemAllocFromPoolAsync" since 11020 Legacy, kind: Alloc(Pool), record: after,
-            address: out(dptr), size: arg(bytesize), a: arg(hStream), b: arg(pool), device: current,
-        }
-        /// `cuMemAllocFromPoolAsync` for per-thread default streams.
-        19 => cuMemAllocFromPoolAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
-            asked: "cuMemAllocFromPoolAsync" since 11020 PerThread, kind: Alloc(Pool), record: after,
-            address: out(dptr), size: arg(bytesize), a: arg(hStream), b: arg(pool), device: current,
-        }
-        /// Returns stream-ordered memory to its pool.
-        20 => cuMemFreeAsync(dptr: CUdeviceptr, hStream: CUstream) {
-            asked: "cuMemFreeAsync" since 11020 Legacy, kind: Free(Device), record: before,
-            address: arg(dptr), size: none, a: arg(hStream), b: none, device: owner,
-        }
-        /// `cuMemFreeAsync` for per-thread default streams.
-        21 => cuMemFreeAsync_ptsz(dptr: CUdeviceptr, hStream: CUstream) {
-            asked: "cuMemFreeAsync" since 11020 PerThread, kind: Free(Device), record: before,
-            address: arg(dptr), size: none, a: arg(hStream), b: none, device: owner,
-        }
-        /// Reserves virtual addresses; no memory.
-        22 => cuMemAddressReserve(ptr: *mut CUdeviceptr, size: usize, alignment: usize, addr: CUdeviceptr, flags: u64) {
-            asked: "cuMemAddressReserve" since 10020 Legacy, kind: Alloc(Virtual), record: after,
-            address: out(ptr), size: arg(size), a: arg(alignment), b: arg(addr), device: none,
-        }
-        /// Gives reserved virtual addresses back.
-        23 => cuMemAddressFree(ptr: CUdeviceptr, size: usize) {
-            asked: "cuMemAddressFree" since 10020 Legacy, kind: Free(Virtual), record: before,
-            address: arg(ptr), size: arg(size), a: none, b: none, device: owner,
-        }
-        /// Physical memory without an address: `a` is type and handle types, `b` the location's type and id.
-        24 => cuMemCreate(handle: *mut CUmemGenericAllocationHandle, size: usize, prop: *const Opaque, flags: u64) {
-            asked: "cuMemCreate" since 10020 Legacy, kind: Alloc(Physical), record: after,
-            address: out(handle), size: arg(size), a: field(prop, 0), b: field(prop, 8), device: location(prop),
-        }
-        /// Drops one reference to a handle; its memory goes when no mapping holds it either.
-        25 => cuMemRelease(handle: CUmemGenericAllocationHandle) {
-            asked: "cuMemRelease" since 10020 Legacy, kind: Free(Physical), record: before,
-            address: arg(handle), size: none, a: none, b: none, device: owner,
-        }
-        /// Maps a handle into reserved addresses: `a` is the handle, `b` the offset into it.
-        26 => cuMemMap(ptr: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64) {
-            asked: "cuMemMap" since 10020 Legacy, kind: Map, record: after,
-            address: arg(ptr), size: arg(size), a: arg(handle), b: arg(offset), device: owner,
-        }
-        /// Takes mappings out of reserved addresses.
-        27 => cuMemUnmap(ptr: CUdeviceptr, size: usize) {
-            asked: "cuMemUnmap" since 10020 Legacy, kind: Unmap, record: before,
-            address: arg(ptr), size: arg(size), a: none, b: none, device: owner,
-        }
-        /// Takes a reference to a device's primary context; the first one creates it.
-        28 => cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice) {
-            asked: "cuDevicePrimaryCtxRetain" since 7000 Legacy, kind: PrimaryRetain, record: after,
-            address: out(pctx), size: none, a: none, b: none, device: arg(dev),
-        }
-        /// Drops a reference to a primary context; the last one destroys it. The version libcudart asks for.
-        29 => cuDevicePrimaryCtxRelease(dev: CUdevice) {
-            asked: "cuDevicePrimaryCtxRelease" since 7000 Legacy, kind: PrimaryRelease, record: before,
-            address: none, size: none, a: none, b: none, device: arg(dev),
-        }
-        /// Drops a reference to a primary context; the last one destroys it.
-        30 => cuDevicePrimaryCtxRelease_v2(dev: CUdevice) {
-            asked: "cuDevicePrimaryCtxRelease" since 11000 Legacy, kind: PrimaryRelease, record: before,
-            address: none, size: none, a: none, b: none, device: arg(dev),
-        }
-        /// Destroys a primary context's state whatever its references. The version libcudart asks for.
-        31 => cuDevicePrimaryCtxReset(dev: CUdevice) {
-            asked: "cuDevicePrimaryCtxReset" since 7000 Legacy, kind: PrimaryReset, record: before,
-            address: none, size: none, a: none, b: none, device: arg(dev),
-        }
-        /// Destroys a primary context's state whatever its references.
-        32 => cuDevicePrimaryCtxReset_v2(dev: CUdevice) {
-            asked: "cuDevicePrimaryCtxReset" since 11000 Legacy, kind: PrimaryReset, record: before,
-            address: none, size: none, a: none, b: none, device: arg(dev),
-        }
-        /// Creates a context and makes it current, before CUDA 3.2.
-        33 => cuCtxCreate(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) {
-            asked: "cuCtxCreate" since 2000 Legacy, kind: ContextCreate, record: after,
-            address: out(pctx), size: none, a: arg(flags), b: none, device: arg(dev),
-        }
-        /// Creates a context and makes it current.
-        34 => cuCtxCreate_v2(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) {
-            asked: "cuCtxCreate" since 3020 Legacy, kind: ContextCreate, record: after,
-            address: out(pctx), size: none, a: arg(flags), b: none, device: arg(dev),
-        }
-        /// Creates a context with execution affinity: `b` is the number of parameters.
-        35 => cuCtxCreate_v3(pctx: *mut CUcontext, paramsArray: *mut Opaque, numParams: c_int, flags: c_uint, dev: CUdevice) {
-            asked: "cuCtxCreate" since 11040 Legacy, kind: ContextCreate, record: after,
-            address: out(pctx), size: none, a: arg(flags), b: arg(numParams), device: arg(dev),
-        }
-        /// Creates a context from a parameter struct.
-        36 => cuCtxCreate_v4(pctx: *mut CUcontext, ctxCreateParams: *mut Opaque, flags: c_uint, dev: CUdevice) {
-            asked: "cuCtxCreate" since 12050 Legacy, kind: ContextCreate, record: after,
-            address: out(pctx), size: none, a: arg(flags), b: none, device: arg(dev),
-        }
-        /// Destroys a context with all that it owns, before CUDA 4.0.
-        37 => cuCtxDestroy(ctx: CUcontext) {
-            asked: "cuCtxDestroy" since 2000 Legacy, kind: ContextDestroy, record: before,
-            address: arg(ctx), size: none, a: none, b: none, device: owner,
-        }
-        /// Destroys a context with all that it owns.
-        38 => cuCtxDestroy_v2(ctx: CUcontext) {
-            asked: "cuCtxDestroy" since 4000 Legacy, kind: ContextDestroy, record: before,
-            address: arg(ctx), size: none, a: none, b: none, device: owner,
-        }
-        /// Takes a usage reference to the current context (deprecated).
-        39 => cuCtxAttach(pctx: *mut CUcontext, flags: c_uint) {
-            asked: "cuCtxAttach" since 2000 Legacy, kind: ContextAttach, record: after,
-            address: out(pctx), size: none, a: arg(flags), b: none, device: current,
-        }
-        /// Drops a usage reference; the last one destroys the context (deprecated).
-        40 => cuCtxDetach(ctx: CUcontext) {
-            asked: "cuCtxDetach" since 2000 Legacy, kind: ContextDetach, record: before,
-            address: arg(ctx), size: none, a: none, b: none, device: owner,
-        }
-        /// Makes a context current on the calling thread.
-        41 => cuCtxSetCurrent(ctx: CUcontext) {
-            asked: "cuCtxSetCurrent" since 4000 Legacy, kind: ContextSwitch, record: switch,
-            address: arg(ctx), size: none, a: none, b: none, device: current,
-        }
-        /// Pushes a context onto the calling thread's stack, before CUDA 4.0.
-        42 => cuCtxPushCurrent(ctx: CUcontext) {
-            asked: "cuCtxPushCurrent" since 2000 Legacy, kind: ContextSwitch, record: after,
-            address: arg(ctx), size: none, a: none, b: none, device: current,
-        }
-        /// Pushes a context onto the calling thread's stack.
-        43 => cuCtxPushCurrent_v2(ctx: CUcontext) {
-            asked: "cuCtxPushCurrent" since 4000 Legacy, kind: ContextSwitch, record: after,
-            address: arg(ctx), size: none, a: none, b: none, device: current,
-        }
-        /// Pops the current context, before CUDA 4.0; the address is the one that was popped.
-        44 => cuCtxPopCurrent(pctx: *mut CUcontext) {
-            asked: "cuCtxPopCurrent" since 2000 Legacy, kind: ContextSwitch, record: after,
-            address: out(pctx), size: none, a: none, b: none, device: current,
-        }
-        /// Pops the current context; the address is the one that was popped.
-        45 => cuCtxPopCurrent_v2(pctx: *mut CUcontext) {
-            asked: "cuCtxPopCurrent" since 4000 Legacy, kind: ContextSwitch, record: after,
-            address: out(pctx), size: none, a: none, b: none, device: current,
-        }
-        /// Hands out driver entry points by base name and version, CUDA 11.3 to 11.8.
-        46 => cuGetProcAddress(symbol: *const Text, pfn: *mut *mut c_void, cudaVersion: c_int, flags: u64) {
-            asked: "cuGetProcAddress" since 11030 Legacy, kind: Door, record: door,
-            address: none, size: none, a: none, b: none, device: none,
-        }
-        /// Hands out driver entry points by base name and version, with the reason for a refusal.
-        47 => cuGetProcAddress_v2(symbol: *const Text, pfn: *mut *mut c_void, cudaVersion: c_int, flags: u64, symbolStatus: *mut c_uint) {
-            asked: "cuGetProcAddress" since 12000 Legacy, kind: Door, record: door,
-            address: none, size: none, a: none, b: none, device: none,
-        }
-        /// Hands out private tables of driver functions; passed through untouched, its UUID noted once.
-        48 => cuGetExportTable(ppExportTable: *mut *const c_void, pExportTableId: *const Opaque) {
-            asked: "cuGetExportTable" since 3000 Legacy, kind: Door, record: door,
-            address: none, size: none, a: none, b: none, device: none,
-        }
-    } };
-}
-
-/// Where the bytes of an allocation live. Spaces are never summed with each other.
+/// What a thing is. Bytes of different classes are never summed, but for those that a device is charged for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Space {
+pub enum Class {
     /// Linear memory of a context (`cuMemAlloc`, `cuMemAllocPitch`).
-    Device,
+    Linear,
     /// Physical memory behind a handle (`cuMemCreate`).
     Physical,
     /// Stream-ordered memory handed out by a pool; the pool, not the block, is what the driver charges.
-    Pool,
+    PoolBlock,
     /// Managed memory; where its pages are is not visible through the API.
     Managed,
     /// Page-locked host memory.
-    Host,
+    Pinned,
     /// Host memory of the program's own, page-locked by registration.
     Registered,
     /// Reserved virtual addresses; no memory at all.
-    Virtual,
+    Reserved,
+    /// A CUDA array.
+    Array,
+    /// A CUDA array at several sizes.
+    MipmappedArray,
+    /// An address that a graph's node allocates at each launch; its memory is that of the device's graphs.
+    GraphBlock,
+    /// Another process's allocation, mapped here.
+    IpcMapping,
+    /// Memory of another interface.
+    ExternalMemory,
+    /// A part of external memory, mapped.
+    ExternalBuffer,
+    /// A multicast object; physical memory is bound to it, and it is given back like physical memory.
+    Multicast,
+    /// A logical endpoint.
+    Endpoint,
+    /// A stream-ordered pool.
+    Pool,
+    /// A graph.
+    Graph,
+    /// An executable graph.
+    GraphExec,
+    /// A module.
+    Module,
+    /// A library.
+    Library,
+    /// A stream.
+    Stream,
+    /// An event.
+    Event,
+    /// A texture object.
+    Texture,
+    /// A surface object.
+    Surface,
+    /// A semaphore of another interface.
+    ExternalSemaphore,
+    /// A resource of a graphics interface.
+    GraphicsResource,
+    /// A green context.
+    GreenContext,
 }
 
 /// What a hooked call does.
@@ -333,13 +170,31 @@ pub enum Kind {
     /// Initialises the driver.
     Init,
     /// Something comes into being.
-    Alloc(Space),
-    /// Something goes away. [`Space::Device`] stands for any space with device addresses.
-    Free(Space),
+    Alloc(Class),
+    /// Something of another process or interface comes to be held here.
+    Import(Class),
+    /// Something goes away. [`Class::Linear`] stands for any class with device addresses.
+    Free(Class),
+    /// One more reference to physical memory, by a mapped address.
+    Retain,
+    /// Something is made visible to other processes.
+    Export(Class),
     /// A handle is mapped into reserved addresses.
     Map,
     /// Mappings are taken out of reserved addresses.
     Unmap,
+    /// Parts of sparse arrays are mapped and unmapped.
+    Tiles,
+    /// A location is let into a mapping or a pool.
+    Access,
+    /// Physical memory is bound to a multicast object or an endpoint, by its handle.
+    Bind,
+    /// The same, by an address at which it is mapped.
+    BindAddress,
+    /// Memory is unbound.
+    Unbind,
+    /// A device joins a multicast team or an endpoint.
+    AddDevice,
     /// A reference to a primary context is taken.
     PrimaryRetain,
     /// A reference to a primary context is dropped.
@@ -356,22 +211,89 @@ pub enum Kind {
     ContextDetach,
     /// The calling thread's current context changes.
     ContextSwitch,
+    /// A green context is created; it holds the primary one.
+    GreenCreate,
+    /// A green context is destroyed.
+    GreenDestroy,
+    /// The context handle of a green context is handed out.
+    GreenView,
+    /// A limit of the current context is set.
+    Limit,
+    /// A peer's memory is mapped or unmapped.
+    Peer,
+    /// The program learns which pool a device or location has.
+    PoolKnown,
+    /// A pool becomes the one in use.
+    PoolCurrent,
+    /// A pool's policy is set.
+    PoolSetting,
+    /// A pool says something about itself.
+    PoolAnswer,
+    /// A pool gives idle memory back.
+    PoolTrim,
+    /// A node of any kind joins a graph.
+    GraphNode,
+    /// A node that frees joins a graph.
+    GraphFree,
+    /// A copy of a graph joins another one.
+    GraphChild,
+    /// An executable graph takes over another graph's parameters.
+    GraphUpdate,
+    /// An executable graph takes its memory.
+    GraphUpload,
+    /// An executable graph runs.
+    GraphLaunch,
+    /// A device's graphs give idle memory back.
+    GraphTrim,
+    /// A device says something about its graphs' memory.
+    GraphAnswer,
+    /// A stream begins to be captured.
+    CaptureBegin,
+    /// A stream's capture ends.
+    CaptureEnd,
+    /// A device says how much memory is free.
+    DeviceAnswer,
+    /// A kernel is looked up, or loaded.
+    Function,
+    /// A variable of a module is looked up.
+    Global,
+    /// Pages of managed memory are moved, dropped or advised about.
+    Residency,
+    /// Graphics resources are mapped or unmapped, or their address is asked for.
+    Interop,
+    /// A process is stopped, emptied or filled again.
+    Checkpoint,
+    /// A wait, after which pools may have given memory back.
+    Sync,
     /// Driver entry points are handed out; such calls leave notes, not records.
     Door,
 }
 
-/// When a call is recorded; see the [module documentation](self).
+/// When a call is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Opens the capture, then recorded like [`When::After`].
+    /// `init`: opens the capture, then recorded like [`When::After`].
     Init,
-    /// Once the driver gave what was asked for, or refused.
+    /// `after`: once the driver gave what was asked for, or refused.
     After,
-    /// Before the driver takes something back; a refusal adds a second record.
+    /// `before`: before the driver takes something back; a refusal adds a second record, since another thread may be handed
+    /// the same address at once.
     Before,
-    /// After the call, when the thread's current context changed.
+    /// `answer`: once the driver answered; a refusal says nothing and is not recorded.
+    Answer,
+    /// `switch`: after the call, when the thread's current context changed.
     Switch,
-    /// Never: a door.
+    /// `node`: after the call, when the node allocates, frees, or holds another graph.
+    Node,
+    /// `launch`: after the call, once the process has made a graph node that allocates.
+    Launch,
+    /// `capture_end`: after the call, whatever its result.
+    CaptureEnd,
+    /// `tiles`: after success, a record for each part.
+    Tiles,
+    /// `sync`: never; but what a pool answers afterwards may be.
+    Sync,
+    /// `door`: never.
     Door,
 }
 
@@ -417,8 +339,26 @@ macro_rules! when {
     (before) => {
         When::Before
     };
+    (answer) => {
+        When::Answer
+    };
     (switch) => {
         When::Switch
+    };
+    (node) => {
+        When::Node
+    };
+    (launch) => {
+        When::Launch
+    };
+    (capture_end) => {
+        When::CaptureEnd
+    };
+    (tiles) => {
+        When::Tiles
+    };
+    (sync) => {
+        When::Sync
     };
     (door) => {
         When::Door
@@ -428,7 +368,7 @@ macro_rules! when {
 macro_rules! describe {
     ($( #[doc = $doc:literal] $id:literal => $sym:ident ($($arg:ident: $ty:ty),*) {
         asked: $asked:literal since $since:literal $flavor:ident,
-        kind: $kind:ident $(($space:ident))?, record: $when:ident, $($rest:tt)*
+        kind: $kind:ident $(($class:ident))?, record: $when:ident, $($rest:tt)*
     } )*) => {
         /// On-disk identity of a hooked call; values are never reused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -441,18 +381,23 @@ macro_rules! describe {
             pub const fn from_raw(raw: u16) -> Option<Self> {
                 match raw { $( $id => Some(Self::$sym), )* _ => None }
             }
+
+            /// What the call does.
+            pub const fn kind(self) -> Kind {
+                match self { $( Self::$sym => Kind::$kind $((Class::$class))?, )* }
+            }
         }
 
         /// Every row, in id order.
         pub const HOOKS: &[Hook] = &[ $( Hook {
             id: HookId::$sym, symbol: stringify!($sym), asked: $asked, since: $since,
-            flavor: Flavor::$flavor, kind: Kind::$kind $((Space::$space))?, when: when!($when),
+            flavor: Flavor::$flavor, kind: Kind::$kind $((Class::$class))?, when: when!($when),
             arguments: &[$(stringify!($arg)),*], doc: $doc,
         } ),* ];
     };
 }
 
-for_each_hook!(describe);
+crate::for_each_hook!(describe);
 
 impl HookId {
     /// The row of this call.
@@ -490,6 +435,8 @@ mod tests {
                 hook.kind,
                 Kind::Free(_)
                     | Kind::Unmap
+                    | Kind::Unbind
+                    | Kind::GreenDestroy
                     | Kind::PrimaryRelease
                     | Kind::PrimaryReset
                     | Kind::ContextDestroy

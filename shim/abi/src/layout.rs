@@ -274,7 +274,11 @@ pub mod device {
     pub const NAME: Range<usize> = after(TOTAL, 8);
     /// Text: PCI bus id.
     pub const PCI: Range<usize> = after(NAME, 8);
-    const _: () = assert!(PCI.end <= LEN);
+    /// Multiprocessors, `u32`, 0 unknown.
+    pub const PROCESSORS: Range<usize> = after(PCI, 4);
+    /// Greatest number of threads on one of them, `u32`, 0 unknown.
+    pub const PROCESSOR_THREADS: Range<usize> = after(PROCESSORS, 4);
+    const _: () = assert!(PROCESSOR_THREADS.end <= LEN);
 }
 
 /// A context handle.
@@ -429,6 +433,10 @@ pub mod slot {
     pub const REFUSED: u8 = 1;
     /// Flag: made inside another hooked call.
     pub const NESTED: u8 = 2;
+    /// Flag: what the recorder itself asked the driver.
+    pub const OBSERVED: u8 = 4;
+    /// Flag: made on a stream that is being captured, so that it is a node of a graph; `b` is the capture's id.
+    pub const CAPTURED: u8 = 8;
 
     /// State of a slot that a writer of this lap owns.
     pub const fn claimed(lap: u32) -> u32 {

@@ -109,7 +109,7 @@ fn walk(
             failed = visit(record, subject).err();
         }
     })?;
-    let records = report::records(capture, tally, ledger.surprises());
+    let records = report::records(capture, tally, &ledger);
     failed.map_or(Ok((ledger, records)), Err)
 }
 

@@ -18,9 +18,14 @@ pub(crate) const DEINITIALIZED: c_int = 4;
 pub(crate) const NO_DEVICE: c_int = 100;
 pub(crate) const INVALID_DEVICE: c_int = 101;
 pub(crate) const INVALID_CONTEXT: c_int = 201;
+pub(crate) const UNSUPPORTED_LIMIT: c_int = 215;
 pub(crate) const INVALID_HANDLE: c_int = 400;
+pub(crate) const NOT_FOUND: c_int = 500;
 pub(crate) const ALREADY_REGISTERED: c_int = 712;
 pub(crate) const NOT_REGISTERED: c_int = 713;
+pub(crate) const NOT_SUPPORTED: c_int = 801;
+pub(crate) const CAPTURE_UNSUPPORTED: c_int = 900;
+pub(crate) const CAPTURE_INVALIDATED: c_int = 901;
 pub(crate) const UNKNOWN: c_int = 999;
 
 /// What a call answers: nothing, or a result that is not success.
@@ -104,7 +109,7 @@ pub(crate) fn run(name: &'static str, needs: Needs, body: impl FnOnce() -> Answe
     }
     match answer {
         Ok(()) => {
-            if name.starts_with("cuMemAlloc") {
+            if name.starts_with("cuMemAlloc") || name.ends_with("Create") {
                 set_errno(11);
             }
             0

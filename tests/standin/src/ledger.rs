@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::env;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::thread::ThreadId;
 
 use crate::entry::{Answer, INVALID_CONTEXT, INVALID_VALUE, OUT_OF_MEMORY};
 
@@ -19,6 +21,13 @@ const GRAIN: u64 = 512;
 const INIT_BYTES: u64 = 3_358_720;
 /// What a context costs.
 const CONTEXT_BYTES: u64 = 549_036_032;
+/// A thread's stack unless the program sets another, bytes, and how many threads have one.
+pub(crate) const STACK_BYTES: u64 = 1024;
+pub(crate) const STACKS: u64 = PROCESSORS * PROCESSOR_THREADS;
+pub(crate) const PROCESSORS: u64 = 132;
+pub(crate) const PROCESSOR_THREADS: u64 = 2048;
+/// Small arrays begin at multiples of this.
+const ARRAY_GRAIN: u64 = 64 << 10;
 /// By which pools grow.
 const POOL_STEP: u64 = 32 * MIB;
 /// Where addresses of the 32-bit interface lie.
@@ -33,9 +42,26 @@ pub(crate) enum Kind {
     Pool,
     Host,
     Registered,
+    Array,
+    Mipmapped,
+    /// Another process's allocation.
+    Ipc,
+    /// Memory of another interface.
+    External,
+    /// A part of it, at an address.
+    ExternalBuffer,
+    /// What a graph's node allocated at a launch.
+    GraphBlock,
     Stream,
     Event,
     Module,
+    Library,
+    Texture,
+    Surface,
+    Semaphore,
+    Graphics,
+    Green,
+    Endpoint,
 }
 
 impl Kind {
@@ -46,14 +72,30 @@ impl Kind {
             Self::Pool => "pool",
             Self::Host => "host",
             Self::Registered => "registered",
+            Self::Array => "array",
+            Self::Mipmapped => "mipmapped",
+            Self::Ipc => "ipc",
+            Self::External => "external",
+            Self::ExternalBuffer => "external_buffer",
+            Self::GraphBlock => "graph_block",
             Self::Stream => "stream",
             Self::Event => "event",
             Self::Module => "module",
+            Self::Library => "library",
+            Self::Texture => "texture",
+            Self::Surface => "surface",
+            Self::Semaphore => "semaphore",
+            Self::Graphics => "graphics",
+            Self::Green => "green",
+            Self::Endpoint => "endpoint",
         }
     }
 
     fn dies_with_context(self) -> bool {
-        self != Self::Pool
+        !matches!(
+            self,
+            Self::Pool | Self::GraphBlock | Self::Library | Self::Green | Self::Endpoint
+        )
     }
 }
 
@@ -64,8 +106,10 @@ pub(crate) struct Object {
     pub(crate) size: u64,
     pub(crate) device: usize,
     pub(crate) context: u64,
-    /// Pool, for pool memory.
-    pub(crate) pool: u64,
+    /// What it came out of: the pool, the executable graph, the external memory.
+    pub(crate) owner: u64,
+    /// How often it is held: openings of another process's allocation.
+    pub(crate) held: u32,
 }
 
 /// A device.
@@ -79,6 +123,8 @@ pub(crate) struct Device {
     pub(crate) primary_references: u32,
     pub(crate) default_pool: u64,
     pub(crate) current_pool: u64,
+    /// What its graphs hold, bytes.
+    pub(crate) graphs_reserved: u64,
 }
 
 /// A context.
@@ -87,8 +133,12 @@ pub(crate) struct Context {
     pub(crate) device: usize,
     pub(crate) is_primary: bool,
     pub(crate) references: u32,
-    /// Shared blocks: first address, then taken ranges by offset.
-    blocks: BTreeMap<u64, BTreeMap<u64, u64>>,
+    /// A thread's stack, bytes: limit 0.
+    pub(crate) stack: u64,
+    /// What the stacks take beyond what is part of the context, bytes.
+    pub(crate) stack_bytes: i64,
+    /// Shared blocks: first address, then taken ranges by offset. Arrays have their own.
+    blocks: [BTreeMap<u64, BTreeMap<u64, u64>>; 2],
 }
 
 /// A stream-ordered pool.
@@ -100,6 +150,10 @@ pub(crate) struct Pool {
     pub(crate) reserved_high: u64,
     pub(crate) used_high: u64,
     pub(crate) threshold: u64,
+    /// Whether its handle was given back; it ends with its last block.
+    pub(crate) is_destroyed: bool,
+    /// Whether it is another process's.
+    pub(crate) is_imported: bool,
 }
 
 /// Physical memory behind a handle.
@@ -110,6 +164,68 @@ pub(crate) struct Physical {
     pub(crate) device: Option<usize>,
     pub(crate) references: u32,
     pub(crate) mappings: u32,
+    /// Bindings to multicast objects and endpoints.
+    pub(crate) bindings: u32,
+    /// Our ends of the descriptors that were handed out: they tell when all copies of the others are closed.
+    pub(crate) exports: Vec<OwnedFd>,
+    /// Whether the memory is another handle's or process's, so that nothing is charged for it.
+    pub(crate) is_imported: bool,
+    pub(crate) is_multicast: bool,
+}
+
+impl Physical {
+    pub(crate) fn new(size: u64, device: Option<usize>) -> Self {
+        Self {
+            size,
+            device,
+            references: 1,
+            mappings: 0,
+            bindings: 0,
+            exports: Vec::new(),
+            is_imported: false,
+            is_multicast: false,
+        }
+    }
+}
+
+/// A part of a multicast object or endpoint that memory is bound to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Binding {
+    pub(crate) to: u64,
+    pub(crate) offset: u64,
+    pub(crate) handle: u64,
+}
+
+/// A step of a graph that has to do with memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Alloc {
+        address: u64,
+        size: u64,
+        device: usize,
+    },
+    Free {
+        address: u64,
+    },
+}
+
+/// An executable graph.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exec {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) frees_at_launch: bool,
+    /// Whether its memory was taken.
+    pub(crate) is_backed: bool,
+}
+
+/// A stream that is being captured.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    pub(crate) id: u64,
+    pub(crate) mode: c_uint,
+    pub(crate) thread: ThreadId,
+    pub(crate) graph: u64,
+    pub(crate) is_invalid: bool,
 }
 
 /// Everything.
@@ -125,6 +241,16 @@ pub(crate) struct Ledger {
     pub(crate) reservations: BTreeMap<u64, u64>,
     /// Mappings: first address to length and handle.
     pub(crate) mappings: BTreeMap<u64, (u64, u64)>,
+    pub(crate) bindings: Vec<Binding>,
+    /// Parts of sparse arrays that have memory: array and part to handle.
+    pub(crate) tiles: BTreeMap<(u64, Vec<u8>), u64>,
+    pub(crate) graphs: BTreeMap<u64, Vec<Step>>,
+    pub(crate) execs: BTreeMap<u64, Exec>,
+    /// By stream.
+    pub(crate) captures: BTreeMap<u64, Capture>,
+    pub(crate) captures_begun: u64,
+    /// Green contexts: the primary context behind each.
+    pub(crate) greens: BTreeMap<u64, u64>,
     next_address: u64,
     next_low: u64,
     next_handle: u64,
@@ -202,6 +328,7 @@ impl Ledger {
                 primary_references: 0,
                 default_pool: pool,
                 current_pool: pool,
+                graphs_reserved: 0,
             });
         }
         ledger
@@ -223,6 +350,8 @@ impl Ledger {
                 reserved_high: 0,
                 used_high: 0,
                 threshold: 0,
+                is_destroyed: false,
+                is_imported: false,
             },
         );
         handle
@@ -242,6 +371,12 @@ impl Ledger {
         }
         device.used += bytes;
         Ok(())
+    }
+
+    /// Takes or gives, without a limit.
+    pub(crate) fn take_signed(&mut self, device: usize, bytes: i64) {
+        let used = &mut self.devices[device].used;
+        *used = used.saturating_add_signed(bytes);
     }
 
     pub(crate) fn give(&mut self, device: usize, bytes: u64) {
@@ -298,7 +433,9 @@ impl Ledger {
                 device,
                 is_primary,
                 references: 1,
-                blocks: BTreeMap::new(),
+                stack: STACK_BYTES,
+                stack_bytes: 0,
+                blocks: Default::default(),
             },
         );
         Ok(handle)
@@ -319,23 +456,33 @@ impl Ledger {
             self.free(address);
         }
         self.registered.retain(|_, object| object.context != handle);
-        self.contexts.remove(&handle);
+        if let Some(context) = self.contexts.remove(&handle) {
+            self.take_signed(device, -context.stack_bytes);
+        }
         self.give(device, CONTEXT_BYTES);
         self.free_contexts.push(handle);
     }
 
+    /// The context behind a handle, which may be a green one's.
+    pub(crate) fn resolve(&self, handle: u64) -> u64 {
+        self.greens.get(&handle).copied().unwrap_or(handle)
+    }
+
     pub(crate) fn context(&self, handle: u64) -> Result<&Context, c_int> {
-        self.contexts.get(&handle).ok_or(INVALID_CONTEXT)
+        self.contexts
+            .get(&self.resolve(handle))
+            .ok_or(INVALID_CONTEXT)
     }
 
     /// Linear memory of a context.
     pub(crate) fn linear(&mut self, context: u64, size: u64, low: bool) -> Result<u64, c_int> {
+        let context = self.resolve(context);
         let device = self.context(context)?.device;
         if size == 0 {
             return Err(INVALID_VALUE);
         }
         let address = if size <= PACKED_MAX && !low {
-            self.packed(context, device, size.next_multiple_of(GRAIN))?
+            self.packed(context, device, size.next_multiple_of(GRAIN), 0)?
         } else {
             let bytes = size.checked_next_multiple_of(BLOCK).ok_or(OUT_OF_MEMORY)?;
             if low && self.next_low + bytes > LOW_END {
@@ -349,8 +496,14 @@ impl Ledger {
     }
 
     /// A place in one of the context's shared blocks.
-    fn packed(&mut self, context: u64, device: usize, bytes: u64) -> Result<u64, c_int> {
-        let blocks = &self.contexts[&context].blocks;
+    fn packed(
+        &mut self,
+        context: u64,
+        device: usize,
+        bytes: u64,
+        set: usize,
+    ) -> Result<u64, c_int> {
+        let blocks = &self.contexts[&context].blocks[set];
         let place = blocks.iter().find_map(|(base, taken)| {
             let mut at = 0;
             for (start, len) in taken {
@@ -369,7 +522,10 @@ impl Ledger {
             }
         };
         if let Some(context) = self.contexts.get_mut(&context) {
-            context.blocks.entry(base).or_default().insert(at, bytes);
+            context.blocks[set]
+                .entry(base)
+                .or_default()
+                .insert(at, bytes);
         }
         Ok(base + at)
     }
@@ -382,9 +538,55 @@ impl Ledger {
                 size,
                 device,
                 context,
-                pool: 0,
+                owner: 0,
+                held: 1,
             },
         );
+    }
+
+    /// Memory of an array, whose handle is its address here: what it takes is `bytes`.
+    pub(crate) fn array(
+        &mut self,
+        context: u64,
+        kind: Kind,
+        bytes: u64,
+        owner: u64,
+    ) -> Result<u64, c_int> {
+        let context = self.resolve(context);
+        let device = self.context(context)?.device;
+        let address = if bytes == 0 {
+            self.handle()
+        } else if bytes <= PACKED_MAX {
+            self.packed(context, device, bytes.next_multiple_of(ARRAY_GRAIN), 1)?
+        } else {
+            let bytes = bytes.checked_next_multiple_of(BLOCK).ok_or(OUT_OF_MEMORY)?;
+            self.take(device, bytes)?;
+            self.address(bytes, false)
+        };
+        self.add(address, kind, bytes, device, context);
+        if let Some(object) = self.objects.get_mut(&address) {
+            object.owner = owner;
+        }
+        Ok(address)
+    }
+
+    /// Frees a place in one of a context's shared blocks.
+    fn unpack(&mut self, object: &Object, address: u64, set: usize) {
+        let base = address & !(BLOCK - 1);
+        let mut emptied = false;
+        if let Some(context) = self.contexts.get_mut(&object.context)
+            && let Some(taken) = context.blocks[set].get_mut(&base)
+        {
+            taken.remove(&(address - base));
+            emptied = taken.is_empty();
+            if emptied {
+                context.blocks[set].remove(&base);
+            }
+        }
+        if emptied {
+            self.give(object.device, BLOCK);
+            self.give_address(base, BLOCK);
+        }
     }
 
     /// Ends an object, whatever it is.
@@ -394,21 +596,16 @@ impl Ledger {
         };
         match object.kind {
             Kind::Linear if object.size <= PACKED_MAX && address >= LOW_END => {
-                let base = address & !(BLOCK - 1);
-                let mut emptied = false;
-                if let Some(context) = self.contexts.get_mut(&object.context)
-                    && let Some(taken) = context.blocks.get_mut(&base)
-                {
-                    taken.remove(&(address - base));
-                    emptied = taken.is_empty();
-                    if emptied {
-                        context.blocks.remove(&base);
-                    }
-                }
-                if emptied {
-                    self.give(object.device, BLOCK);
-                    self.give_address(base, BLOCK);
-                }
+                self.unpack(&object, address, 0);
+            }
+            Kind::Array | Kind::Mipmapped if object.size == 0 => {}
+            Kind::Array | Kind::Mipmapped if object.size <= PACKED_MAX => {
+                self.unpack(&object, address, 1);
+            }
+            Kind::Array | Kind::Mipmapped => {
+                let bytes = object.size.next_multiple_of(BLOCK);
+                self.give(object.device, bytes);
+                self.give_address(address, bytes);
             }
             Kind::Linear => {
                 let bytes = object.size.next_multiple_of(BLOCK);
@@ -419,22 +616,145 @@ impl Ledger {
                 self.give_address(address, object.size.next_multiple_of(BLOCK));
             }
             Kind::Pool => {
-                if let Some(pool) = self.pools.get_mut(&object.pool) {
-                    pool.used -= object.size;
+                if let Some(pool) = self.pools.get_mut(&object.owner) {
+                    pool.used -= object.size.next_multiple_of(GRAIN);
                 }
                 self.give_address(address, object.size.next_multiple_of(BLOCK));
+                let over = self
+                    .pools
+                    .get(&object.owner)
+                    .is_some_and(|pool| pool.is_destroyed && pool.used == 0);
+                if over {
+                    self.trim(object.owner, 0);
+                    self.pools.remove(&object.owner);
+                }
             }
             Kind::Host => {
                 // SAFETY: the address came from `posix_memalign` in `calls::memory`, and its object is gone.
                 unsafe { libc::free(address as *mut libc::c_void) };
             }
             Kind::Module => self.give(object.device, object.size),
-            Kind::Stream | Kind::Event | Kind::Registered => {}
+            // A graph's address is its node's: it comes back at the next launch.
+            Kind::GraphBlock
+            | Kind::Ipc
+            | Kind::External
+            | Kind::ExternalBuffer
+            | Kind::Stream
+            | Kind::Event
+            | Kind::Registered
+            | Kind::Library
+            | Kind::Texture
+            | Kind::Surface
+            | Kind::Semaphore
+            | Kind::Graphics
+            | Kind::Green
+            | Kind::Endpoint => {}
         }
+        if matches!(object.kind, Kind::Array | Kind::Mipmapped) {
+            let parts: Vec<_> = self
+                .tiles
+                .keys()
+                .filter(|(array, _)| *array == address)
+                .cloned()
+                .collect();
+            for part in parts {
+                self.untile(part);
+            }
+        }
+    }
+
+    /// Takes the memory of a part of a sparse array away.
+    pub(crate) fn untile(&mut self, part: (u64, Vec<u8>)) {
+        if let Some(handle) = self.tiles.remove(&part) {
+            if let Some(physical) = self.physical.get_mut(&handle) {
+                physical.mappings -= 1;
+            }
+            self.settle(handle);
+        }
+    }
+
+    /// Addresses for something that costs nothing.
+    pub(crate) fn addresses(&mut self, bytes: u64) -> Result<u64, c_int> {
+        let bytes = bytes.checked_next_multiple_of(BLOCK).ok_or(OUT_OF_MEMORY)?;
+        Ok(self.address(bytes.max(BLOCK), false))
+    }
+
+    /// What a graph's steps need at a time, bytes by device.
+    fn needs(steps: &[Step]) -> BTreeMap<usize, u64> {
+        let (mut now, mut most) = (BTreeMap::new(), BTreeMap::new());
+        let mut sizes = HashMap::new();
+        for step in steps {
+            match *step {
+                Step::Alloc {
+                    address,
+                    size,
+                    device,
+                } => {
+                    let size = size.next_multiple_of(BLOCK);
+                    sizes.insert(address, (device, size));
+                    let held: &mut u64 = now.entry(device).or_default();
+                    *held += size;
+                    let high: &mut u64 = most.entry(device).or_default();
+                    *high = (*high).max(*held);
+                }
+                Step::Free { address } => {
+                    if let Some((device, size)) = sizes.remove(&address) {
+                        *now.entry(device).or_default() -= size;
+                    }
+                }
+            }
+        }
+        most
+    }
+
+    /// Takes the memory of an executable graph.
+    pub(crate) fn back(&mut self, exec: u64) -> Answer {
+        let Some(graph) = self.execs.get(&exec).filter(|exec| !exec.is_backed) else {
+            return Ok(());
+        };
+        for (device, bytes) in Self::needs(&graph.steps) {
+            self.take(device, bytes)?;
+            self.devices[device].graphs_reserved += bytes;
+        }
+        if let Some(graph) = self.execs.get_mut(&exec) {
+            graph.is_backed = true;
+        }
+        Ok(())
+    }
+
+    /// Whether anything that a graph allocated is alive.
+    fn has_blocks(&self, exec: u64) -> bool {
+        self.objects
+            .values()
+            .any(|object| object.kind == Kind::GraphBlock && object.owner == exec)
+    }
+
+    /// Gives what graphs hold and do not use back: all but the memory of what is alive.
+    pub(crate) fn trim_graphs(&mut self, device: usize) {
+        let live: u64 = self
+            .objects
+            .values()
+            .filter(|object| object.kind == Kind::GraphBlock && object.device == device)
+            .map(|object| object.size.next_multiple_of(BLOCK))
+            .sum();
+        let execs: Vec<u64> = self.execs.keys().copied().collect();
+        for exec in execs {
+            let idle = !self.has_blocks(exec);
+            if let Some(graph) = self.execs.get_mut(&exec)
+                && idle
+            {
+                graph.is_backed = false;
+            }
+        }
+        let held = &mut self.devices[device].graphs_reserved;
+        let more = held.saturating_sub(live);
+        *held -= more;
+        self.give(device, more);
     }
 
     /// Managed memory: addresses alone, until it is touched.
     pub(crate) fn managed(&mut self, context: u64, size: u64) -> Result<u64, c_int> {
+        let context = self.resolve(context);
         let device = self.context(context)?.device;
         let bytes = size.checked_next_multiple_of(BLOCK).ok_or(OUT_OF_MEMORY)?;
         let address = self.address(bytes, false);
@@ -452,10 +772,17 @@ impl Ledger {
         if size == 0 {
             return Err(INVALID_VALUE);
         }
-        let held = self.pools.get(&pool).ok_or(INVALID_VALUE)?;
+        let held = self
+            .pools
+            .get(&pool)
+            .filter(|pool| !pool.is_destroyed && !pool.is_imported)
+            .ok_or(INVALID_VALUE)?;
+        let context = self.resolve(context);
         let (device, needed) = (
             held.device,
-            held.used.checked_add(size).ok_or(OUT_OF_MEMORY)?,
+            size.checked_next_multiple_of(GRAIN)
+                .and_then(|size| held.used.checked_add(size))
+                .ok_or(OUT_OF_MEMORY)?,
         );
         if needed > held.reserved {
             let grown = needed
@@ -473,7 +800,7 @@ impl Ledger {
         let address = self.address(size.next_multiple_of(BLOCK), false);
         self.add(address, Kind::Pool, size, device, context);
         if let Some(object) = self.objects.get_mut(&address) {
-            object.pool = pool;
+            object.owner = pool;
         }
         Ok(address)
     }
@@ -505,19 +832,66 @@ impl Ledger {
         }
     }
 
-    /// Physical memory goes when neither a reference nor a mapping holds it.
+    /// Physical memory goes when no reference, mapping, binding or open descriptor holds it.
     pub(crate) fn settle(&mut self, handle: u64) {
-        let gone = self
-            .physical
-            .get(&handle)
-            .is_some_and(|p| p.references == 0 && p.mappings == 0);
-        if gone
-            && let Some(physical) = self.physical.remove(&handle)
-            && let Some(device) = physical.device
+        let Some(physical) = self.physical.get_mut(&handle) else {
+            return;
+        };
+        physical.exports.retain(is_open);
+        if physical.references > 0
+            || physical.mappings > 0
+            || physical.bindings > 0
+            || !physical.exports.is_empty()
         {
-            self.give(device, physical.size);
+            return;
+        }
+        if let Some(physical) = self.physical.remove(&handle) {
+            let bound: Vec<u64> = self
+                .bindings
+                .iter()
+                .filter(|binding| binding.to == handle)
+                .map(|binding| binding.handle)
+                .collect();
+            self.bindings.retain(|binding| binding.to != handle);
+            for handle in bound {
+                self.unbound(handle);
+            }
+            if let Some(device) = physical.device
+                && !physical.is_imported
+                && !physical.is_multicast
+            {
+                self.give(device, physical.size);
+            }
         }
     }
+
+    /// One binding less.
+    pub(crate) fn unbound(&mut self, handle: u64) {
+        if let Some(physical) = self.physical.get_mut(&handle) {
+            physical.bindings -= 1;
+        }
+        self.settle(handle);
+    }
+
+    /// Looks whether descriptors were closed meanwhile.
+    pub(crate) fn settle_all(&mut self) {
+        let handles: Vec<u64> = self.physical.keys().copied().collect();
+        for handle in handles {
+            self.settle(handle);
+        }
+    }
+}
+
+/// Whether any copy of the other end is open.
+fn is_open(end: &OwnedFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd: end.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one entry, which is a local.
+    unsafe { libc::poll(&raw mut poll, 1, 0) };
+    poll.revents & libc::POLLHUP == 0
 }
 
 #[cfg(test)]

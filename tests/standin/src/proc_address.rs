@@ -1,4 +1,4 @@
-//! What `cuGetProcAddress` hands out: the table read off driver 580.159.04.
+//! What `cuGetProcAddress` hands out: the table read off driver 580.159.04, and what later headers add.
 
 use std::collections::HashMap;
 use std::env;
@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 
 /// Rows of name, flags (0 or 2), first version, exported symbol.
 const MEASURED: &str = include_str!("../data/proc_address_580.159.04.tsv");
+
+/// The same for what CUDA 13.1 to 13.5 added, by NVIDIA's headers: no driver of these versions was at hand.
+const NEWER: &str = include_str!("../data/proc_address_13.1_to_13.5.tsv");
 
 /// What a question is answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +26,7 @@ fn table() -> &'static Versions {
     TABLE.get_or_init(|| {
         let lacks = env::var("STANDIN_LACKS").unwrap_or_default();
         let mut table = Versions::new();
-        for line in MEASURED.lines().skip(1) {
+        for line in MEASURED.lines().skip(1).chain(NEWER.lines().skip(1)) {
             let mut fields = line.split('\t');
             let (Some(name), Some(flags), Some(version), Some(symbol)) =
                 (fields.next(), fields.next(), fields.next(), fields.next())

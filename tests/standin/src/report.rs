@@ -9,7 +9,10 @@ use crate::entry::{counts, ledger};
 
 /// Everything that is alive, by device, with the calls that were made.
 fn document() -> Value {
-    let ledger = ledger();
+    let mut ledger = ledger();
+    // Descriptors may have been closed, which no call says.
+    ledger.settle_all();
+    let hex = |handle: &u64| format!("{handle:#x}");
     let devices: Vec<Value> = ledger
         .devices
         .iter()
@@ -20,8 +23,13 @@ fn document() -> Value {
                 .iter()
                 .filter(|(_, context)| context.device == ordinal)
                 .map(|(handle, context)| {
-                    let references = if context.is_primary { device.primary_references } else { context.references };
-                    json!({ "handle": format!("{handle:#x}"), "primary": context.is_primary, "references": references })
+                    let references = if context.is_primary {
+                        device.primary_references
+                    } else {
+                        context.references
+                    };
+                    json!({ "handle": hex(handle), "primary": context.is_primary, "references": references,
+                        "stack": context.stack, "stack_bytes": context.stack_bytes })
                 })
                 .collect();
             let objects: Vec<Value> = ledger
@@ -30,20 +38,50 @@ fn document() -> Value {
                 .chain(&ledger.registered)
                 .filter(|(_, object)| object.device == ordinal)
                 .map(|(address, object)| {
-                    json!({ "address": format!("{address:#x}"), "kind": object.kind.name(), "size": object.size,
-                        "context": format!("{:#x}", object.context) })
+                    json!({ "address": hex(address), "kind": object.kind.name(), "size": object.size,
+                        "context": hex(&object.context), "owner": hex(&object.owner), "held": object.held })
                 })
                 .collect();
-            let physical: Vec<Value> = ledger
-                .physical
+            let pools: Vec<Value> = ledger
+                .pools
                 .iter()
-                .filter(|(_, physical)| physical.device == Some(ordinal))
-                .map(|(handle, physical)| json!({ "handle": format!("{handle:#x}"), "size": physical.size, "mappings": physical.mappings }))
+                .filter(|(_, pool)| pool.device == ordinal)
+                .map(|(handle, pool)| {
+                    json!({ "handle": hex(handle), "reserved": pool.reserved, "used": pool.used,
+                        "destroyed": pool.is_destroyed, "imported": pool.is_imported,
+                        "default": *handle == device.default_pool, "current": *handle == device.current_pool })
+                })
                 .collect();
-            json!({ "ordinal": ordinal, "used": device.used, "contexts": contexts, "objects": objects, "physical": physical })
+            json!({ "ordinal": ordinal, "used": device.used, "contexts": contexts, "objects": objects, "pools": pools,
+                "graphs_reserved": device.graphs_reserved, "primary_references": device.primary_references })
         })
         .collect();
+    let physical: Vec<Value> = ledger
+        .physical
+        .iter()
+        .map(|(handle, physical)| {
+            json!({ "handle": hex(handle), "size": physical.size, "device": physical.device,
+                "references": physical.references, "mappings": physical.mappings, "bindings": physical.bindings,
+                "exports": physical.exports.len(), "imported": physical.is_imported, "multicast": physical.is_multicast })
+        })
+        .collect();
+    let mappings: Vec<Value> = ledger
+        .mappings
+        .iter()
+        .map(|(address, (size, handle))| json!({ "address": hex(address), "size": size, "handle": hex(handle) }))
+        .collect();
+    let reservations: Vec<Value> = ledger
+        .reservations
+        .iter()
+        .map(|(address, size)| json!({ "address": hex(address), "size": size }))
+        .collect();
+    let handles = |keys: Vec<&u64>| keys.into_iter().map(hex).collect::<Vec<String>>();
+    let (graphs, execs) = (
+        handles(ledger.graphs.keys().collect()),
+        handles(ledger.execs.keys().collect()),
+    );
     let reserved: u64 = ledger.reservations.values().sum();
+    let captures = ledger.captures.len();
     drop(ledger);
     let calls: Value = counts()
         .iter()
@@ -55,7 +93,8 @@ fn document() -> Value {
         })
         .collect::<serde_json::Map<_, _>>()
         .into();
-    json!({ "devices": devices, "reserved": reserved, "calls": calls })
+    json!({ "devices": devices, "physical": physical, "mappings": mappings, "reservations": reservations, "reserved": reserved,
+        "graphs": graphs, "execs": execs, "captures": captures, "calls": calls })
 }
 
 /// `STANDIN_LEDGER=PATH`: the books at exit.

@@ -3,11 +3,13 @@
 use core::ffi::{c_int, c_uint, c_void};
 use std::cell::RefCell;
 
-use gpushim_abi::hooks::{CUcontext, CUdevice, Opaque};
+use gpushim_abi::hooks::{CUcontext, CUdevResourceDesc, CUdevice, CUgreenCtx, Opaque};
 
 use crate::entry::{
-    Answer, CURRENT, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, driver_calls, ledger, out,
+    Answer, CURRENT, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE,
+    UNSUPPORTED_LIMIT, driver_calls, ledger, out,
 };
+use crate::ledger::{Kind, Ledger, STACKS};
 
 thread_local! {
     /// Contexts below the current one.
@@ -91,9 +93,29 @@ fn reset(dev: CUdevice) -> Answer {
     let mut ledger = ledger();
     let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
     let handle = std::mem::take(&mut ledger.devices[device].primary);
-    ledger.devices[device].primary_references = 0;
+    // References are kept, as measured: the context comes back with the next one taken.
     ledger.end_context(handle);
     Ok(())
+}
+
+/// Takes a reference to a primary context; the first one, or the first after a reset, creates it.
+fn retain(ledger: &mut Ledger, device: usize) -> Result<u64, c_int> {
+    if ledger.devices[device].primary == 0 {
+        let handle = ledger.new_context(device, true)?;
+        ledger.devices[device].primary = handle;
+    }
+    ledger.devices[device].primary_references += 1;
+    Ok(ledger.devices[device].primary)
+}
+
+/// The device of a green context's primary one.
+fn green(handle: CUgreenCtx) -> Result<usize, c_int> {
+    let ledger = ledger();
+    let green = ledger.objects.get(&(handle as u64));
+    green
+        .filter(|object| object.kind == Kind::Green)
+        .map(|object| object.device)
+        .ok_or(INVALID_HANDLE)
 }
 
 driver_calls! {
@@ -103,13 +125,58 @@ driver_calls! {
         place.check()?;
         let mut ledger = ledger();
         let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
-        if ledger.devices[device].primary == 0 {
-            let handle = ledger.new_context(device, true)?;
-            ledger.devices[device].primary = handle;
-        }
-        ledger.devices[device].primary_references += 1;
-        place.put(ledger.devices[device].primary as CUcontext);
+        place.put(retain(&mut ledger, device)? as CUcontext);
         Ok(())
+    }
+    /// A part of the primary context's processors; the handle is a context's too.
+    Init fn cuGreenCtxCreate(phCtx: *mut CUgreenCtx, _desc: CUdevResourceDesc, dev: CUdevice, flags: c_uint) {
+        let place = out!(phCtx);
+        place.check()?;
+        if flags != 1 {
+            return Err(INVALID_VALUE);
+        }
+        let mut ledger = ledger();
+        let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
+        let primary = retain(&mut ledger, device)?;
+        let handle = ledger.handle();
+        ledger.add(handle, Kind::Green, 0, device, 0);
+        ledger.greens.insert(handle, primary);
+        place.put(handle as CUgreenCtx);
+        Ok(())
+    }
+    /// Ends a green context and its reference; its memory is the primary context's.
+    Init fn cuGreenCtxDestroy(hCtx: CUgreenCtx) {
+        let device = green(hCtx)?;
+        {
+            let mut ledger = ledger();
+            ledger.objects.remove(&(hCtx as u64));
+            ledger.greens.remove(&(hCtx as u64));
+        }
+        release(device as CUdevice)
+    }
+    /// The context handle of a green context, which is its own.
+    Init fn cuCtxFromGreenCtx(pContext: *mut CUcontext, hCtx: CUgreenCtx) {
+        let place = out!(pContext);
+        place.check()?;
+        green(hCtx)?;
+        place.put(hCtx);
+        Ok(())
+    }
+    /// Maps nothing.
+    Init fn cuCtxEnablePeerAccess(peerContext: CUcontext, _Flags: c_uint) { ledger().context(peerContext as u64).map(drop) }
+    /// Unmaps nothing.
+    Init fn cuCtxDisablePeerAccess(peerContext: CUcontext) { ledger().context(peerContext as u64).map(drop) }
+    /// A context for OpenGL, 32-bit interface.
+    Init fn cuGLCtxCreate(pCtx: *mut CUcontext, _Flags: c_uint, device: CUdevice) { create(pCtx, device) }
+    /// A context for OpenGL.
+    Init fn cuGLCtxCreate_v2(pCtx: *mut CUcontext, _Flags: c_uint, device: CUdevice) { create(pCtx, device) }
+    /// A context for VDPAU, 32-bit interface.
+    Init fn cuVDPAUCtxCreate(pCtx: *mut CUcontext, _flags: c_uint, device: CUdevice, _vdpDevice: c_uint, _get: *mut Opaque) {
+        create(pCtx, device)
+    }
+    /// A context for VDPAU.
+    Init fn cuVDPAUCtxCreate_v2(pCtx: *mut CUcontext, _flags: c_uint, device: CUdevice, _vdpDevice: c_uint, _get: *mut Opaque) {
+        create(pCtx, device)
     }
     /// Drops a reference, as libcudart asks.
     Init fn cuDevicePrimaryCtxRelease(dev: CUdevice) { release(dev) }
@@ -208,8 +275,32 @@ driver_calls! {
         ledger.synchronised(device);
         Ok(())
     }
-    /// Limits: taken and not used.
-    Init fn cuCtxSetLimit(_limit: c_uint, _value: usize) { current().map(drop) }
+    /// Waits for nothing; idle pool memory goes back.
+    Init fn cuCtxSynchronize_v2(ctx: CUcontext) {
+        let mut ledger = ledger();
+        let device = ledger.context(ctx as u64)?.device;
+        ledger.synchronised(device);
+        Ok(())
+    }
+    /// A thread's stack, 0, takes memory at once; the others are taken and not used.
+    Init fn cuCtxSetLimit(limit: c_uint, value: usize) {
+        let handle = current()?;
+        if limit > 10 {
+            return Err(UNSUPPORTED_LIMIT);
+        }
+        if limit != 0 {
+            return Ok(());
+        }
+        let mut ledger = ledger();
+        let handle = ledger.resolve(handle);
+        let context = ledger.contexts.get_mut(&handle).ok_or(INVALID_CONTEXT)?;
+        let more = (value as i64 - context.stack as i64).saturating_mul(STACKS as i64);
+        context.stack = value as u64;
+        context.stack_bytes = context.stack_bytes.saturating_add(more);
+        let device = context.device;
+        ledger.take_signed(device, more);
+        Ok(())
+    }
 }
 
 /// The current context: cheap, since the recorder asks at every call.

@@ -10,10 +10,10 @@ use crate::entry::{
     ledger, out,
 };
 use crate::faults::Faults;
-use crate::ledger::uuid;
+use crate::ledger::{PROCESSOR_THREADS, PROCESSORS, uuid};
 
-/// CUDA 13.0.
-const VERSION: c_int = 13_000;
+/// CUDA 13.5.
+const VERSION: c_int = 13_050;
 
 /// Copies text with its NUL, as far as it fits.
 fn copy(text: &[u8], to: *mut c_char, len: c_int) -> Answer {
@@ -132,6 +132,8 @@ driver_calls! {
         let device = ledger.device(dev).ok_or(INVALID_DEVICE)?;
         place.put(match attribute {
             75 => 9,
+            16 => PROCESSORS as c_int,
+            39 => PROCESSOR_THREADS as c_int,
             33 => 0x10 + ledger.devices[device].physical as c_int,
             41 | 102 | 115 => 1,
             _ => 0,
@@ -146,6 +148,19 @@ driver_calls! {
         place.put(found.as_ptr());
         Ok(())
     }
+    /// Free and total memory, 32-bit interface.
+    Init fn cuMemGetInfo(free: *mut c_uint, total: *mut c_uint) {
+        let (free, total) = (out!(free), out!(total));
+        free.check()?;
+        total.check()?;
+        let handle = super::contexts::current()?;
+        let ledger = ledger();
+        let device = &ledger.devices[ledger.context(handle)?.device];
+        let narrow = |bytes: u64| c_uint::try_from(bytes).unwrap_or(c_uint::MAX);
+        free.put(narrow(device.total.saturating_sub(device.used)));
+        total.put(narrow(device.total));
+        Ok(())
+    }
     /// Free and total memory of the current context's device.
     Init fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let (free, total) = (out!(free), out!(total));
@@ -154,7 +169,7 @@ driver_calls! {
         let handle = super::contexts::current()?;
         let ledger = ledger();
         let device = &ledger.devices[ledger.context(handle)?.device];
-        free.put((device.total - device.used) as usize);
+        free.put(device.total.saturating_sub(device.used) as usize);
         total.put(device.total as usize);
         Ok(())
     }

@@ -53,7 +53,9 @@ fn free(address: u64) -> Answer {
     }
     let mut ledger = ledger();
     match ledger.objects.get(&address).map(|object| object.kind) {
-        Some(Kind::Linear | Kind::Managed | Kind::Pool) => {
+        Some(
+            Kind::Linear | Kind::Managed | Kind::Pool | Kind::GraphBlock | Kind::ExternalBuffer,
+        ) => {
             ledger.free(address);
             Ok(())
         }
@@ -75,6 +77,7 @@ fn host(pp: *mut *mut c_void, size: usize) -> Answer {
     }
     let mut ledger = ledger();
     let device = ledger.context(context)?.device;
+    let context = ledger.resolve(context);
     ledger.add(memory as u64, Kind::Host, size as u64, device, context);
     place.put(memory);
     Ok(())
@@ -90,12 +93,14 @@ fn register(p: *mut c_void, size: usize) -> Answer {
         return Err(ALREADY_REGISTERED);
     }
     let device = ledger.context(context)?.device;
+    let context = ledger.resolve(context);
     let object = Object {
         kind: Kind::Registered,
         size: size as u64,
         device,
         context,
-        pool: 0,
+        owner: 0,
+        held: 1,
     };
     ledger.registered.insert(p as u64, object);
     Ok(())

@@ -1,15 +1,12 @@
-//! Streams, events, modules and launches: enough for programs to run on.
+//! Streams, events and waits.
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_int, c_uint, c_void};
 
-use gpushim_abi::hooks::CUstream;
+use gpushim_abi::hooks::{CUevent, CUgreenCtx, CUipcMemHandle, CUstream};
 
 use super::contexts::current;
-use crate::entry::{Answer, INVALID_HANDLE, INVALID_VALUE, driver_calls, ledger, out};
-use crate::ledger::{Kind, MIB};
-
-/// What a module costs its device: code and the driver's growth.
-const MODULE_BYTES: u64 = 2 * MIB;
+use crate::entry::{Answer, INVALID_HANDLE, driver_calls, ledger, out};
+use crate::ledger::Kind;
 
 /// Whether a stream exists; 0, 1 and 2 are the default ones.
 pub(super) fn check_stream(stream: CUstream) -> Answer {
@@ -27,7 +24,7 @@ pub(super) fn check_stream(stream: CUstream) -> Answer {
 }
 
 /// Makes a handle of a kind in the current context.
-fn make(at: *mut *mut c_void, kind: Kind, size: u64) -> Answer {
+pub(super) fn make(at: *mut *mut c_void, kind: Kind, size: u64) -> Answer {
     let place = out!(at);
     place.check()?;
     let context = current()?;
@@ -35,12 +32,13 @@ fn make(at: *mut *mut c_void, kind: Kind, size: u64) -> Answer {
     let device = ledger.context(context)?.device;
     ledger.take(device, size)?;
     let handle = ledger.handle();
+    let context = ledger.resolve(context);
     ledger.add(handle, kind, size, device, context);
     place.put(handle as *mut c_void);
     Ok(())
 }
 
-fn end(handle: *mut c_void, kind: Kind) -> Answer {
+pub(super) fn end(handle: *mut c_void, kind: Kind) -> Answer {
     let mut ledger = ledger();
     match ledger.objects.get(&(handle as u64)) {
         Some(object) if object.kind == kind => {
@@ -65,42 +63,33 @@ driver_calls! {
     Init fn cuStreamCreate(phStream: *mut CUstream, _Flags: c_uint) { make(phStream, Kind::Stream, 0) }
     /// Makes a stream.
     Init fn cuStreamCreateWithPriority(phStream: *mut CUstream, _flags: c_uint, _priority: c_int) { make(phStream, Kind::Stream, 0) }
+    /// Makes a stream in a green context.
+    Init fn cuGreenCtxStreamCreate(phStream: *mut CUstream, greenCtx: CUgreenCtx, _flags: c_uint, _priority: c_int) {
+        if !ledger().greens.contains_key(&(greenCtx as u64)) {
+            return Err(INVALID_HANDLE);
+        }
+        make(phStream, Kind::Stream, 0)
+    }
+    /// Ends a stream, before CUDA 4.0.
+    Init fn cuStreamDestroy(hStream: CUstream) { end(hStream, Kind::Stream) }
     /// Ends a stream.
     Init fn cuStreamDestroy_v2(hStream: CUstream) { end(hStream, Kind::Stream) }
     /// Waits for nothing; idle pool memory goes back.
     Init fn cuStreamSynchronize(hStream: CUstream) { synchronise(hStream) }
+    /// Waits for nothing, per-thread default stream.
+    Init fn cuStreamSynchronize_ptsz(hStream: CUstream) { synchronise(hStream) }
     /// Nothing is ever pending.
     Init fn cuStreamQuery(hStream: CUstream) { check_stream(hStream) }
-    /// Nothing is ever captured.
-    Init fn cuStreamIsCapturing(hStream: CUstream, status: *mut c_uint) {
-        check_stream(hStream)?;
-        let place = out!(status);
-        place.check()?;
-        place.put(0);
-        Ok(())
-    }
     /// Makes an event.
     Init fn cuEventCreate(phEvent: *mut *mut c_void, _Flags: c_uint) { make(phEvent, Kind::Event, 0) }
+    /// Another process's event.
+    Init fn cuIpcOpenEventHandle(phEvent: *mut CUevent, _handle: CUipcMemHandle) { make(phEvent, Kind::Event, 0) }
+    /// Ends an event, before CUDA 4.0.
+    Init fn cuEventDestroy(hEvent: CUevent) { end(hEvent, Kind::Event) }
     /// Ends an event.
     Init fn cuEventDestroy_v2(hEvent: *mut c_void) { end(hEvent, Kind::Event) }
     /// Records nothing.
     Init fn cuEventRecord(_hEvent: *mut c_void, hStream: CUstream) { check_stream(hStream) }
-    /// Waits for nothing.
-    Init fn cuEventSynchronize(_hEvent: *mut c_void) { current().map(drop) }
-    /// Loads a module.
-    Init fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) {
-        if image.is_null() {
-            return Err(INVALID_VALUE);
-        }
-        make(module, Kind::Module, MODULE_BYTES)
-    }
-    /// Unloads a module.
-    Init fn cuModuleUnload(hmod: *mut c_void) { end(hmod, Kind::Module) }
-    /// A function of a module, which is the module.
-    Init fn cuModuleGetFunction(hfunc: *mut *mut c_void, hmod: *mut c_void, _name: *const c_char) {
-        let place = out!(hfunc);
-        place.check()?;
-        place.put(hmod);
-        Ok(())
-    }
+    /// Waits for nothing; idle pool memory goes back.
+    Init fn cuEventSynchronize(_hEvent: CUevent) { synchronise(core::ptr::null_mut()) }
 }

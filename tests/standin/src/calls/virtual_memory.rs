@@ -2,10 +2,10 @@
 
 use core::ffi::{c_int, c_uint};
 
-use gpushim_abi::hooks::{CUdeviceptr, CUmemGenericAllocationHandle, Opaque};
+use gpushim_abi::hooks::{CUdevice, CUdeviceptr, CUmemGenericAllocationHandle, CUstream, Opaque};
 
 use crate::entry::{Answer, INVALID_DEVICE, INVALID_VALUE, driver_calls, ledger, out};
-use crate::ledger::{BLOCK, Ledger, Physical};
+use crate::ledger::{BLOCK, Binding, Kind, Ledger, Physical};
 
 fn whole_blocks(size: usize) -> Result<u64, c_int> {
     let size = size as u64;
@@ -55,7 +55,141 @@ fn unmap(ptr: u64, size: u64) -> Answer {
     Ok(())
 }
 
+/// The handle that is mapped at an address.
+pub(super) fn handle_at(address: u64) -> Result<u64, c_int> {
+    ledger()
+        .mappings
+        .range(..=address)
+        .next_back()
+        .filter(|(start, (len, _))| address < **start + len)
+        .map(|(_, (_, handle))| *handle)
+        .ok_or(INVALID_VALUE)
+}
+
+/// Binds memory to a multicast object or endpoint.
+pub(super) fn bind(to: u64, offset: u64, size: u64, handle: u64) -> Answer {
+    let mut ledger = ledger();
+    let free = ledger
+        .bindings
+        .iter()
+        .all(|b| b.to != to || b.offset != offset);
+    let physical = ledger
+        .physical
+        .get_mut(&handle)
+        .filter(|physical| free && !physical.is_multicast && size <= physical.size)
+        .ok_or(INVALID_VALUE)?;
+    physical.bindings += 1;
+    ledger.bindings.push(Binding { to, offset, handle });
+    Ok(())
+}
+
+/// Takes the bindings that begin in a range away; whether there was one.
+pub(super) fn unbind(to: u64, offset: u64, size: u64) -> bool {
+    let mut ledger = ledger();
+    let inside = |b: &Binding| b.to == to && b.offset >= offset && b.offset - offset < size;
+    let gone: Vec<u64> = ledger
+        .bindings
+        .iter()
+        .filter(|b| inside(b))
+        .map(|b| b.handle)
+        .collect();
+    ledger.bindings.retain(|b| !inside(b));
+    for handle in &gone {
+        ledger.unbound(*handle);
+    }
+    !gone.is_empty()
+}
+
+fn multicast(handle: u64) -> Answer {
+    match ledger().physical.get(&handle) {
+        Some(physical) if physical.is_multicast && physical.references > 0 => Ok(()),
+        _ => Err(INVALID_VALUE),
+    }
+}
+
+/// Maps and unmaps parts of sparse arrays: entries of 96 bytes, of which the first 56 say which part.
+fn tiles(list: *mut Opaque, count: c_uint) -> Answer {
+    if list.is_null() || count == 0 {
+        return Err(INVALID_VALUE);
+    }
+    for n in 0..count as usize {
+        // SAFETY: the program gave a list of this many.
+        let entry = unsafe { list.cast::<[u64; 12]>().wrapping_add(n).read_unaligned() };
+        let mut ledger = ledger();
+        let array = entry[1];
+        let sparse = ledger.objects.get(&array).is_some_and(|object| {
+            matches!(object.kind, Kind::Array | Kind::Mipmapped) && object.size == 0
+        });
+        if !sparse {
+            return Err(INVALID_VALUE);
+        }
+        let part: Vec<u8> = entry[..7]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        ledger.untile((array, part.clone()));
+        if entry[7] as u32 == 1 {
+            let physical = ledger
+                .physical
+                .get_mut(&entry[8])
+                .filter(|p| p.references > 0)
+                .ok_or(INVALID_VALUE)?;
+            physical.mappings += 1;
+            ledger.tiles.insert((array, part), entry[8]);
+        }
+    }
+    Ok(())
+}
+
 driver_calls! {
+    /// A multicast object; the number of devices is at offset 0, the size at 8.
+    Init fn cuMulticastCreate(mcHandle: *mut CUmemGenericAllocationHandle, prop: *const Opaque) {
+        let place = out!(mcHandle);
+        place.check()?;
+        if prop.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: the program gave a CUmulticastObjectProp of 32 bytes.
+        let size = unsafe { prop.cast::<u64>().wrapping_add(1).read_unaligned() };
+        let mut ledger = ledger();
+        let made = ledger.handle();
+        ledger.physical.insert(made, Physical { is_multicast: true, ..Physical::new(size, None) });
+        place.put(made);
+        Ok(())
+    }
+    /// Adds a device.
+    Init fn cuMulticastAddDevice(mcHandle: CUmemGenericAllocationHandle, _dev: CUdevice) { multicast(mcHandle) }
+    /// Binds memory.
+    Init fn cuMulticastBindMem(mcHandle: CUmemGenericAllocationHandle, mcOffset: usize, memHandle: CUmemGenericAllocationHandle, _o: usize, size: usize, _f: u64) {
+        multicast(mcHandle)?;
+        bind(mcHandle, mcOffset as u64, size as u64, memHandle)
+    }
+    /// Binds memory.
+    Init fn cuMulticastBindMem_v2(mcHandle: CUmemGenericAllocationHandle, _dev: CUdevice, mcOffset: usize, memHandle: CUmemGenericAllocationHandle, _o: usize, size: usize, _f: u64) {
+        multicast(mcHandle)?;
+        bind(mcHandle, mcOffset as u64, size as u64, memHandle)
+    }
+    /// Binds mapped memory.
+    Init fn cuMulticastBindAddr(mcHandle: CUmemGenericAllocationHandle, mcOffset: usize, memptr: CUdeviceptr, size: usize, _f: u64) {
+        multicast(mcHandle)?;
+        let handle = handle_at(memptr)?;
+        bind(mcHandle, mcOffset as u64, size as u64, handle)
+    }
+    /// Binds mapped memory.
+    Init fn cuMulticastBindAddr_v2(mcHandle: CUmemGenericAllocationHandle, _dev: CUdevice, mcOffset: usize, memptr: CUdeviceptr, size: usize, _f: u64) {
+        multicast(mcHandle)?;
+        let handle = handle_at(memptr)?;
+        bind(mcHandle, mcOffset as u64, size as u64, handle)
+    }
+    /// Unbinds memory.
+    Init fn cuMulticastUnbind(mcHandle: CUmemGenericAllocationHandle, _dev: CUdevice, mcOffset: usize, size: usize) {
+        multicast(mcHandle)?;
+        if unbind(mcHandle, mcOffset as u64, size as u64) { Ok(()) } else { Err(INVALID_VALUE) }
+    }
+    /// Maps parts of sparse arrays.
+    Init fn cuMemMapArrayAsync(mapInfoList: *mut Opaque, count: c_uint, _s: CUstream) { tiles(mapInfoList, count) }
+    /// Maps parts of sparse arrays.
+    Init fn cuMemMapArrayAsync_ptsz(mapInfoList: *mut Opaque, count: c_uint, _s: CUstream) { tiles(mapInfoList, count) }
     /// Reserves addresses.
     Init fn cuMemAddressReserve(ptr: *mut CUdeviceptr, size: usize, alignment: usize, _addr: CUdeviceptr, flags: u64) {
         let place = out!(ptr);
@@ -100,7 +234,7 @@ driver_calls! {
             ledger.take(device, size)?;
         }
         let made = ledger.handle();
-        ledger.physical.insert(made, Physical { size, device, references: 1, mappings: 0 });
+        ledger.physical.insert(made, Physical::new(size, device));
         place.put(made);
         Ok(())
     }
@@ -120,14 +254,8 @@ driver_calls! {
     Init fn cuMemRetainAllocationHandle(handle: *mut CUmemGenericAllocationHandle, addr: *mut core::ffi::c_void) {
         let place = out!(handle);
         place.check()?;
+        let found = handle_at(addr as u64)?;
         let mut ledger = ledger();
-        let found = ledger
-            .mappings
-            .range(..=addr as u64)
-            .next_back()
-            .filter(|(start, (len, _))| (addr as u64) < **start + len)
-            .map(|(_, (_, handle))| *handle)
-            .ok_or(INVALID_VALUE)?;
         if let Some(physical) = ledger.physical.get_mut(&found) {
             physical.references += 1;
         }

@@ -1,0 +1,236 @@
+//! What pools and graphs hold of their device. No call says it: a pool grows inside an allocation and gives memory back inside a
+//! wait. So they are asked, when it can have changed, and what is new is recorded beside the calls.
+//!
+//! A pool is asked when the allocations since the last answer no longer fit into what was idle then, when that
+//! answer is old, when it is trimmed, and after a wait that follows a free. On driver 580 a question costs 30 ns.
+
+use crate::driver;
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Pools that are watched; of more of them, some are asked too often.
+const POOLS: usize = 32;
+/// Devices whose graphs and current pools are remembered.
+const DEVICES: usize = 32;
+/// How long an answer is good for, ns.
+const GOOD_FOR_NS: u64 = 10_000_000;
+/// Blocks are handed out in multiples of this (driver 580).
+const GRAIN: u64 = 512;
+
+/// Something that a pool or a device's graphs said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observation {
+    /// Pool, 0 for the graphs of a device.
+    pub(crate) pool: u64,
+    /// Device ordinal, or [`slot::DEVICE_UNKNOWN`].
+    pub(crate) device: u8,
+    /// Bytes held of the device.
+    pub(crate) reserved: u64,
+}
+
+/// A pool that is watched. Threads that race here ask once too often, or see a growth one call later.
+#[derive(Debug)]
+#[repr(C)]
+struct Pool {
+    handle: AtomicU64,
+    /// Bytes that can be handed out before the pool may have grown.
+    idle: AtomicU64,
+    /// What was recorded last, plus one; 0 nothing.
+    reserved: AtomicU64,
+    /// When it was asked, CLOCK_MONOTONIC ns.
+    asked_ns: AtomicU64,
+    device: AtomicU8,
+}
+
+/// What is watched in a process; zeros are a valid beginning.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Watch {
+    /// 1 once any stream was captured.
+    captures: AtomicU32,
+    /// 1 once any graph node allocates.
+    memory_nodes: AtomicU32,
+    /// 1 after a free of something that may be a pool's.
+    due: AtomicU32,
+    /// 1 once any pool was seen.
+    pooled: AtomicU32,
+    pools: [Pool; POOLS],
+    /// The pool in use by device, 0 unknown.
+    current: [AtomicU64; DEVICES],
+    /// What graphs held when it was recorded last, plus one, by device.
+    graphs: [AtomicU64; DEVICES],
+}
+
+impl Watch {
+    /// Forgets what a parent process knew.
+    pub(crate) fn begin(&self) {
+        for flag in [&self.captures, &self.memory_nodes, &self.due, &self.pooled] {
+            flag.store(0, Ordering::Relaxed);
+        }
+        for pool in &self.pools {
+            pool.handle.store(0, Ordering::Relaxed);
+            pool.reserved.store(0, Ordering::Relaxed);
+        }
+        for place in self.current.iter().chain(&self.graphs) {
+            place.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn capture_began(&self) {
+        self.captures.store(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn has_captures(&self) -> bool {
+        self.captures.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn memory_node(&self) {
+        self.memory_nodes.store(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn has_memory_nodes(&self) -> bool {
+        self.memory_nodes.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that something was freed that may be a pool's.
+    #[inline]
+    pub(crate) fn freed(&self) {
+        if self.pooled.load(Ordering::Relaxed) != 0 && self.due.load(Ordering::Relaxed) == 0 {
+            self.due.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a wait can have changed what pools hold.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.load(Ordering::Relaxed) != 0
+    }
+
+    /// The pool that `cuMemAllocAsync` takes from on a device; 0 where the driver does not say.
+    pub(crate) fn current_pool(&self, device: u8) -> u64 {
+        let Some(place) = self.current.get(usize::from(device)) else {
+            return 0;
+        };
+        match place.load(Ordering::Relaxed) {
+            0 => {
+                let pool = driver::current_pool(device).unwrap_or(0);
+                place.store(pool, Ordering::Relaxed);
+                pool
+            }
+            pool => pool,
+        }
+    }
+
+    /// After a call that may have changed which pool is in use.
+    pub(crate) fn forget_current(&self) {
+        for place in &self.current {
+            place.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn entry(&self, pool: u64) -> Option<&Pool> {
+        // Handles are addresses: their low bits say little.
+        let hash = (pool.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        self.pools.get(hash % POOLS)
+    }
+
+    /// After an allocation from a pool.
+    pub(crate) fn allocated(
+        &self,
+        pool: u64,
+        device: u8,
+        size: u64,
+        at_ns: u64,
+        tell: impl FnMut(Observation),
+    ) {
+        let Some(entry) = self.entry(pool).filter(|_| pool != 0) else {
+            return;
+        };
+        if entry.handle.load(Ordering::Relaxed) == pool {
+            let size = size.checked_next_multiple_of(GRAIN).unwrap_or(size);
+            let idle = entry.idle.load(Ordering::Relaxed);
+            let age = at_ns.wrapping_sub(entry.asked_ns.load(Ordering::Relaxed));
+            if size <= idle && age < GOOD_FOR_NS {
+                entry.idle.store(idle - size, Ordering::Relaxed);
+                return;
+            }
+        } else {
+            self.pooled.store(1, Ordering::Relaxed);
+            entry.handle.store(pool, Ordering::Relaxed);
+            entry.device.store(device, Ordering::Relaxed);
+            entry.reserved.store(0, Ordering::Relaxed);
+        }
+        entry.asked_ns.store(at_ns, Ordering::Relaxed);
+        ask(entry, pool, tell);
+    }
+
+    /// Asks one pool, if it is watched.
+    pub(crate) fn look_at(&self, pool: u64, tell: impl FnMut(Observation)) {
+        if let Some(entry) = self.entry(pool)
+            && entry.handle.load(Ordering::Relaxed) == pool
+        {
+            ask(entry, pool, tell);
+        }
+    }
+
+    /// Asks every pool that is watched.
+    pub(crate) fn look_at_all(&self, mut tell: impl FnMut(Observation)) {
+        self.due.store(0, Ordering::Relaxed);
+        for entry in &self.pools {
+            match entry.handle.load(Ordering::Relaxed) {
+                0 => {}
+                pool => ask(entry, pool, &mut tell),
+            }
+        }
+    }
+
+    /// Before a pool ends: its handle may come to mean another one.
+    pub(crate) fn forget(&self, pool: u64) {
+        if let Some(entry) = self.entry(pool)
+            && entry.handle.load(Ordering::Relaxed) == pool
+        {
+            entry.handle.store(0, Ordering::Relaxed);
+        }
+        // A device whose pool in use is destroyed goes back to its default one.
+        self.forget_current();
+    }
+
+    /// Asks what a device's graphs hold.
+    pub(crate) fn look_at_graphs(&self, device: u8, mut tell: impl FnMut(Observation)) {
+        let Some(place) = self.graphs.get(usize::from(device)) else {
+            return;
+        };
+        let Some(reserved) = driver::graph_memory(device) else {
+            return;
+        };
+        if place.swap(reserved.wrapping_add(1), Ordering::Relaxed) != reserved.wrapping_add(1) {
+            tell(Observation {
+                pool: 0,
+                device,
+                reserved,
+            });
+        }
+    }
+}
+
+fn ask(entry: &Pool, pool: u64, mut tell: impl FnMut(Observation)) {
+    let Some((reserved, used)) = driver::pool(pool) else {
+        // Say nothing, and ask again at the next call.
+        entry.idle.store(0, Ordering::Relaxed);
+        return;
+    };
+    entry
+        .idle
+        .store(reserved.saturating_sub(used), Ordering::Relaxed);
+    let said = reserved.wrapping_add(1);
+    if entry.reserved.swap(said, Ordering::Relaxed) != said {
+        let device = entry.device.load(Ordering::Relaxed);
+
+        tell(Observation {
+            pool,
+            device,
+            reserved,
+        });
+    }
+}
