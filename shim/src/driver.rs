@@ -234,18 +234,28 @@ pub(crate) fn current_device() -> Option<c_int> {
     Some(device)
 }
 
-/// Id of the capture that a stream is in; `None` outside of any.
+/// Id of the capture that a stream is in, [`INVALIDATED`] for one that can only be ended; `None` outside of any.
 pub(crate) fn capture(stream: u64) -> Option<u64> {
-    /// `CU_STREAM_CAPTURE_STATUS_NONE`.
+    /// `CUstreamCaptureStatus`.
     const NONE: c_uint = 0;
+    const ACTIVE: c_uint = 1;
     let (mut status, mut id) = (NONE, 0_u64);
+    let _errno = sys::ErrnoGuard::new();
     ask!(CaptureInfo(*mut c_void, *mut c_uint, *mut u64)(
         stream as *mut c_void,
         &raw mut status,
         &raw mut id
     ))?;
-    (status != NONE).then_some(id)
+    match status {
+        NONE => None,
+        ACTIVE => Some(id),
+        // The driver says no id any more.
+        _ => Some(INVALIDATED),
+    }
 }
+
+/// In place of the id of a capture that a forbidden call has invalidated.
+const INVALIDATED: u64 = u64::MAX;
 
 /// Asks something that the driver forbids while a stream is captured; in relaxed mode neither this thread's captures nor those of
 /// others are touched. `None` where the driver has no such mode, or is asked in vain.

@@ -232,7 +232,6 @@ impl Call {
         if !self.process.watch.has_captures() {
             return false;
         }
-        let _errno = sys::ErrnoGuard::new();
         match driver::capture(words::stream(facts.a, flavor)) {
             Some(id) => {
                 facts.flags |= slot::CAPTURED;
@@ -316,7 +315,7 @@ impl Call {
 
     /// Records the end of a capture. It may fail, for one that was invalidated, and end all the same.
     pub(crate) fn capture_ended(&self, facts: &mut Facts, flavor: Flavor, status: CUresult) {
-        if facts.b != 0 && driver::capture(words::stream(facts.a, flavor)) != Some(facts.b) {
+        if facts.b != 0 && driver::capture(words::stream(facts.a, flavor)).is_none() {
             facts.size = 1;
         }
         let result = u16::try_from(status).unwrap_or(slot::RESULT_PENDING - 1);

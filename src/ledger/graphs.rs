@@ -10,6 +10,8 @@ use super::{Ledger, Object, Subject};
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
 const FREES_AT_LAUNCH: u64 = 1;
+/// In place of the id of a capture that was invalidated.
+const INVALIDATED: u64 = u64::MAX;
 /// Steps of launches that are followed, and steps that are kept. No program comes near; a broken file must not take hours, or all
 /// memory.
 const MOST_STEPS: u64 = 200_000_000;
@@ -40,6 +42,7 @@ struct Exec {
 /// A stream that is being captured.
 #[derive(Clone, Debug)]
 struct Capture {
+    stream: u64,
     graph: u64,
     steps: Vec<Step>,
 }
@@ -79,6 +82,7 @@ impl Ledger {
             let capture = self.graphs.captures.entry(record.b);
             &mut capture
                 .or_insert(Capture {
+                    stream: record.a,
                     graph: 0,
                     steps: Vec::new(),
                 })
@@ -202,10 +206,11 @@ impl Ledger {
     }
 
     /// A stream begins to be captured.
-    pub(super) fn capture_began(&mut self, id: u64, graph: u64) {
+    pub(super) fn capture_began(&mut self, stream: u64, id: u64, graph: u64) {
         self.graphs.captures.insert(
             id,
             Capture {
+                stream,
                 graph,
                 steps: Vec::new(),
             },
@@ -214,6 +219,16 @@ impl Ledger {
 
     /// A capture is over; its graph has the nodes, if there is one.
     pub(super) fn capture_ended(&mut self, record: &Record, id: u64) {
+        // One that was invalidated has no id any more.
+        let id = if id == INVALIDATED {
+            let captures = &self.graphs.captures;
+            captures
+                .iter()
+                .find(|(_, capture)| capture.stream == record.a)
+                .map_or(id, |(id, _)| *id)
+        } else {
+            id
+        };
         let Some(capture) = self.graphs.captures.remove(&id) else {
             return;
         };

@@ -18,7 +18,7 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 
 use gpushim_abi::effect::{ArrayFacts, Effect, Place, Record, owned_by_context};
-use gpushim_abi::hooks::{Class, HookId};
+use gpushim_abi::hooks::{Class, HookId, Kind};
 use gpushim_abi::layout::slot::{DEVICE_UNKNOWN, NESTED};
 
 use crate::capture::Tables;
@@ -270,7 +270,7 @@ impl Ledger {
                 Subject::default()
             }
             Effect::CaptureBegan { id, graph } => {
-                self.capture_began(id, graph);
+                self.capture_began(record.address, id, graph);
                 Subject::default()
             }
             Effect::CaptureEnded { id } => {
@@ -323,7 +323,10 @@ impl Ledger {
             failures.first_ns = record.at_ns;
         }
         failures.count += 1;
-        failures.largest = failures.largest.max(record.size);
+        // The end of a capture has no size: the word says whether the stream is free again.
+        if record.hook().map(HookId::kind) != Some(Kind::CaptureEnd) {
+            failures.largest = failures.largest.max(record.size);
+        }
         failures.last_ns = record.at_ns;
         failures.stack = record.stack;
     }

@@ -140,6 +140,14 @@ pub(super) fn join(captures: &[Capture], readings: &mut [Reading]) {
                 .copied()
                 .filter(|n| fits(captures, &offers[*n], process, &import, by_name))
                 .collect();
+            // A descriptor outlives what it was made for, but seldom: what its owner still had comes first.
+            let had = |n: &usize| {
+                let ended = offers[*n].export.ended_ns;
+                ended.is_none_or(|at| at > import.born_ns)
+            };
+            if !by_name && fitting.iter().any(had) {
+                fitting.retain(had);
+            }
             // The same memory may have been made several descriptors.
             fitting.dedup_by_key(|n| (offers[*n].process, offers[*n].export.object.sequence));
             let joined_by = match (fitting.len(), by_name) {
@@ -152,7 +160,12 @@ pub(super) fn join(captures: &[Capture], readings: &mut [Reading]) {
                 borrowers[owner].push((process, import, joined_by));
             }
             let finding = match owner.map(|n| &offers[n]) {
-                Some(offer) => lent(&captures[offer.process], &readings[offer.process], offer),
+                Some(offer) => lent(
+                    &captures[offer.process],
+                    &readings[offer.process],
+                    offer,
+                    reading.process.over,
+                ),
                 None if fitting.len() > 1 => {
                     format!("{} exports fit; whose it is cannot be told", fitting.len())
                 }
@@ -231,18 +244,23 @@ fn seen(capture: &Capture, object: &Object, at_ns: u64, call: u16, stack: u32) -
 }
 
 /// For a borrower: whether its owner still has it.
-fn lent(capture: &Capture, reading: &Reading, offer: &Offer<'_>) -> String {
+fn lent(capture: &Capture, reading: &Reading, offer: &Offer<'_>, over: bool) -> String {
     let pid = capture.identity.pid;
+    let held = if over {
+        "it was held here to the end"
+    } else {
+        "it is held here"
+    };
     match offer.export.ended_ns {
         Some(at) => format!(
-            "process {pid} freed it at {}; it is held here",
+            "process {pid} freed it at {}; {held}",
             units::seconds(units::seconds_since(
                 at,
                 capture.identity.opened_monotonic_ns
             ))
         ),
-        None if reading.process.over => {
-            format!("process {pid}, its owner, is over; it was held here")
+        None if reading.process.over && !over => {
+            format!("process {pid}, its owner, is over; {held}")
         }
         None => String::new(),
     }

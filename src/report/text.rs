@@ -442,6 +442,31 @@ fn contexts(out: &mut dyn Write, device: &Device, all: bool, width: usize) -> io
     field(out, "", "", &text, width)
 }
 
+/// What graphs and captures did that somebody should know of.
+pub(super) fn graph_troubles(records: &super::Records) -> Vec<String> {
+    [
+        (
+            records.failed_captures,
+            "stream capture ended without a graph",
+            "stream captures ended without a graph",
+        ),
+        (
+            records.graphs_ended_alive,
+            "executable graph was destroyed while something that it had allocated was alive",
+            "executable graphs were destroyed while something that they had allocated was alive",
+        ),
+        (
+            records.unfollowed_launches,
+            "graph launch or copy was too much to be followed",
+            "graph launches and copies were too much to be followed",
+        ),
+    ]
+    .into_iter()
+    .filter(|(count, ..)| *count > 0)
+    .map(|(count, one, many)| units::count(count, one, many))
+    .collect()
+}
+
 /// What went with a context.
 fn took(context: &Context) -> String {
     match (context.reclaimed_count, context.reclaimed_bytes) {
@@ -618,32 +643,23 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
             units::count(records.reused_addresses, "address was", "addresses were")
         ));
     }
-    for (count, what) in [
+    for (count, one, many) in [
         (
             records.narrow_calls,
-            "allocations through the 32-bit interface from before CUDA 3.2",
+            "allocation was made through the 32-bit interface from before CUDA 3.2",
+            "allocations were made through the 32-bit interface from before CUDA 3.2",
         ),
         (
             records.unknown_formats,
-            "arrays of a format that this version does not know: their size is not known",
-        ),
-        (
-            records.failed_captures,
-            "stream captures ended without a graph",
-        ),
-        (
-            records.graphs_ended_alive,
-            "executable graphs were destroyed while something that they allocated was alive",
-        ),
-        (
-            records.unfollowed_launches,
-            "graph launches and copies were too many to be followed",
+            "array is of a format that this version does not know: its size is not known",
+            "arrays are of formats that this version does not know: their sizes are not known",
         ),
     ] {
         if count > 0 {
-            lines.push(format!("{} {what}", units::thousands(count)));
+            lines.push(units::count(count, one, many));
         }
     }
+    lines.extend(graph_troubles(records));
     for (call, count) in &records.checkpoints {
         lines.push(format!(
             "{} × {call}: what it moves is not seen",

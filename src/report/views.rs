@@ -142,33 +142,75 @@ pub fn write(
     for loss in &process.losses {
         super::text::wrap(out, width, WARNING, &format!("not exact: {loss}"))?;
     }
-    let shown: Vec<usize> = (0..table.columns.len())
-        .filter(|at| table.rows.iter().any(|row| row[*at] != Cell::Empty))
-        .collect();
-    if !table.rows.is_empty() {
-        let mut grid = comfy_table::Table::new();
-        grid.load_preset(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(u16::try_from(width).unwrap_or(u16::MAX))
-            .set_header(shown.iter().map(|at| title(table.columns[*at])));
-        for row in &table.rows {
-            grid.add_row(shown.iter().map(|at| row[*at].text()));
-        }
-        for (column, at) in shown.iter().enumerate() {
-            if table.rows.iter().any(|row| row[*at].is_number())
-                && let Some(column) = grid.column_mut(column)
-            {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        for line in grid.lines() {
-            writeln!(out, "{}", line.trim_end())?;
-        }
-    }
+    rows(out, table, width)?;
     for note in &table.notes {
         super::text::wrap(out, width, FAINT, note)?;
     }
     Ok(())
+}
+
+/// Columns that may be long: where a row does not fit, they have a line of their own below it.
+const LONG: [&str; 4] = ["mapped_at", "finding", "call", "caller"];
+
+fn rows(out: &mut dyn Write, table: &Table, width: usize) -> io::Result<()> {
+    if table.rows.is_empty() {
+        return Ok(());
+    }
+    let shown: Vec<usize> = (0..table.columns.len())
+        .filter(|at| table.rows.iter().any(|row| row[*at] != Cell::Empty))
+        .collect();
+    let beside = grid(table, &shown);
+    if beside.iter().all(|line| line.chars().count() <= width) {
+        for line in beside {
+            writeln!(out, "{line}")?;
+        }
+        return Ok(());
+    }
+    let (long, short): (Vec<usize>, Vec<usize>) = shown
+        .iter()
+        .partition(|at| LONG.contains(&table.columns[**at]));
+    let lines = grid(table, &short);
+    for (index, line) in lines.iter().enumerate() {
+        writeln!(out, "{line}")?;
+        let Some(row) = index.checked_sub(1).and_then(|n| table.rows.get(n)) else {
+            continue;
+        };
+        let below: Vec<String> = long
+            .iter()
+            .map(|at| row[*at].text())
+            .filter(|text| !text.is_empty())
+            .collect();
+        if !below.is_empty() {
+            let shape = textwrap::Options::new(width)
+                .initial_indent("     ")
+                .subsequent_indent("       ");
+            for line in textwrap::wrap(&below.join(", "), shape) {
+                writeln!(out, "{FAINT}{line}{FAINT:#}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The header and a line for each row.
+fn grid(table: &Table, columns: &[usize]) -> Vec<String> {
+    let mut grid = comfy_table::Table::new();
+    grid.load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(columns.iter().map(|at| title(table.columns[*at])));
+    for row in &table.rows {
+        grid.add_row(columns.iter().map(|at| row[*at].text()));
+    }
+    for (column, at) in columns.iter().enumerate() {
+        if table.rows.iter().any(|row| row[*at].is_number())
+            && let Some(column) = grid.column_mut(column)
+        {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    grid.lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
 }
 
 /// A column's name for people.
@@ -759,15 +801,7 @@ impl Maker<'_> {
                 "nobody sees a descriptor closed: memory that only descriptors can hold may be gone, and is in no sum".to_owned(),
             ),
             View::Graphs => {
-                for (count, what) in [
-                    (records.failed_captures, "stream captures ended without a graph"),
-                    (records.graphs_ended_alive, "executables were destroyed while something that they allocated was alive"),
-                    (records.unfollowed_launches, "launches and copies were too many to be followed"),
-                ] {
-                    if count > 0 {
-                        notes.push(format!("{} {what}", units::thousands(count)));
-                    }
-                }
+                notes.extend(super::text::graph_troubles(records));
             }
             _ => {}
         }

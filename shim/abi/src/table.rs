@@ -763,7 +763,7 @@ macro_rules! for_each_hook {
             asked: "cuStreamBeginCaptureToCig" since 13010 PerThread, kind: CaptureBegin, record: after,
             address: arg(hStream), size: none, a: none, b: capture(hStream), device: current,
         }
-        /// A capture ends: the graph has the allocations. A size of 1 says that the stream is captured no more, whatever the result.
+        /// A capture ends: the graph has the allocations. A size of 1 says that the stream is captured no more, whatever the result; `b` is the id, all ones for a capture that was invalidated.
         152 => cuStreamEndCapture(hStream: CUstream, phGraph: *mut CUgraph) {
             asked: "cuStreamEndCapture" since 10000 Legacy, kind: CaptureEnd, record: capture_end,
             address: out(phGraph), size: none, a: arg(hStream), b: capture_now(hStream), device: current,

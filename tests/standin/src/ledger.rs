@@ -168,6 +168,10 @@ pub(crate) struct Physical {
     pub(crate) bindings: u32,
     /// Our ends of the descriptors that were handed out: they tell when all copies of the others are closed.
     pub(crate) exports: Vec<OwnedFd>,
+    /// Handles of this process that name the same memory after an import.
+    pub(crate) aliases: u32,
+    /// For such a handle: the one whose memory it is.
+    pub(crate) alias_of: u64,
     /// Whether the memory is another handle's or process's, so that nothing is charged for it.
     pub(crate) is_imported: bool,
     pub(crate) is_multicast: bool,
@@ -182,6 +186,8 @@ impl Physical {
             mappings: 0,
             bindings: 0,
             exports: Vec::new(),
+            aliases: 0,
+            alias_of: 0,
             is_imported: false,
             is_multicast: false,
         }
@@ -841,6 +847,7 @@ impl Ledger {
         if physical.references > 0
             || physical.mappings > 0
             || physical.bindings > 0
+            || physical.aliases > 0
             || !physical.exports.is_empty()
         {
             return;
@@ -855,6 +862,10 @@ impl Ledger {
             self.bindings.retain(|binding| binding.to != handle);
             for handle in bound {
                 self.unbound(handle);
+            }
+            if let Some(original) = self.physical.get_mut(&physical.alias_of) {
+                original.aliases -= 1;
+                self.settle(physical.alias_of);
             }
             if let Some(device) = physical.device
                 && !physical.is_imported

@@ -125,7 +125,8 @@ pub(crate) unsafe extern "C" fn standin_ledger_json(buffer: *mut c_char, len: us
 /// Bytes in use on a device, -1 for one that is not there.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) extern "C" fn standin_used_bytes(device: c_int) -> i64 {
-    let ledger = ledger();
+    let mut ledger = ledger();
+    ledger.settle_all();
     ledger
         .device(device)
         .map_or(-1, |device| ledger.devices[device].used as i64)

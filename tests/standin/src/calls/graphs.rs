@@ -454,7 +454,8 @@ driver_calls! {
         let ledger = ledger();
         let capture = ledger.captures.get(&(hStream as u64));
         place.put(capture.map_or(0, |capture| if capture.is_invalid { 2 } else { 1 }));
-        if let Some(capture) = capture {
+        // As on driver 580, an invalidated capture has no id any more.
+        if let Some(capture) = capture.filter(|capture| !capture.is_invalid) {
             out!(id).put(capture.id);
         }
         Ok(())

@@ -135,6 +135,11 @@ pub(super) fn export(
 
 /// What a descriptor or a name that is handed in stands for.
 pub(super) fn import(handle: *mut c_void, handle_type: c_uint) -> Result<Shared, c_int> {
+    find(handle, handle_type).map(|(shared, _)| shared)
+}
+
+/// The same, with the process that shares it.
+fn find(handle: *mut c_void, handle_type: c_uint) -> Result<(Shared, u64), c_int> {
     match handle_type {
         DESCRIPTOR => {
             let mut name = [0_u8; 64];
@@ -150,9 +155,11 @@ pub(super) fn import(handle: *mut c_void, handle_type: c_uint) -> Result<Shared,
             if got != 64 {
                 return Err(INVALID_VALUE);
             }
-            read(&name).map(|(shared, _)| shared)
+            read(&name)
         }
-        FABRIC => decode(handle.cast()),
+        FABRIC if handle.is_null() => Err(INVALID_VALUE),
+        // SAFETY: the program gave 64 bytes.
+        FABRIC => read(&unsafe { handle.cast::<[u8; 64]>().read_unaligned() }),
         _ => Err(INVALID_VALUE),
     }
 }
@@ -226,10 +233,17 @@ driver_calls! {
     Init fn cuMemImportFromShareableHandle(handle: *mut CUmemGenericAllocationHandle, osHandle: *mut c_void, handleType: c_uint) {
         let place = out!(handle);
         place.check()?;
-        let shared = import(osHandle, handleType)?;
+        let (shared, owner) = find(osHandle, handleType)?;
         let mut ledger = ledger();
         let made = ledger.handle();
-        ledger.physical.insert(made, Physical { is_imported: true, ..Physical::new(shared.size, shared.device) });
+        let mut alias_of = 0;
+        if owner == u64::from(process::id())
+            && let Some(original) = ledger.physical.get_mut(&shared.address)
+        {
+            original.aliases += 1;
+            alias_of = shared.address;
+        }
+        ledger.physical.insert(made, Physical { is_imported: true, alias_of, ..Physical::new(shared.size, shared.device) });
         place.put(made);
         Ok(())
     }
