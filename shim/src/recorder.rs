@@ -38,6 +38,16 @@ impl Device {
     }
 }
 
+impl Device {
+    /// The ordinal, where the call says it.
+    fn known(self) -> u8 {
+        match self {
+            Self::Ordinal(ordinal) => ordinal,
+            Self::Current | Self::Unknown => slot::DEVICE_UNKNOWN,
+        }
+    }
+}
+
 /// What a call says of itself, as the row's words extract it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
@@ -182,7 +192,7 @@ impl Call {
         match hook.kind() {
             Kind::Alloc(Class::PoolBlock) => {
                 if self.was_captured(facts, flavor) {
-                    watch.memory_node();
+                    watch.memory_node(self.device());
                     self.record(facts, 0, facts.a, 0);
                     return;
                 }
@@ -201,7 +211,7 @@ impl Call {
                 });
             }
             Kind::Alloc(Class::GraphBlock) => {
-                watch.memory_node();
+                watch.memory_node(facts.device.known());
                 self.record(facts, 0, facts.a, 0);
             }
             Kind::CaptureBegin => {
@@ -218,11 +228,7 @@ impl Call {
             }
             _ => {
                 self.record(facts, 0, facts.a, 0);
-                let device = match facts.device {
-                    Device::Ordinal(device) => device,
-                    _ => self.device(),
-                };
-                watch.look_at_graphs(device, |seen| self.observed(seen));
+                watch.look_at_graphs(|seen| self.observed(seen));
             }
         }
     }
@@ -272,13 +278,13 @@ impl Call {
         if !node.matters() {
             return;
         }
-        if node.kind == node::ALLOCATES {
-            self.process.watch.memory_node();
-        }
         facts.address = node.address;
         facts.size = node.size;
         facts.b = node.kind.into();
         facts.device = words::on(node.location);
+        if node.kind == node::ALLOCATES {
+            self.process.watch.memory_node(facts.device.known());
+        }
         self.record(facts, 0, facts.a, 0);
     }
 
@@ -435,7 +441,7 @@ const GRAPHS_RESERVED: u64 = 2;
 const fn concerns_pools_or_graphs(hook: HookId) -> bool {
     matches!(
         hook.kind(),
-        Kind::Alloc(Class::PoolBlock | Class::GraphBlock)
+        Kind::Alloc(Class::PoolBlock | Class::GraphBlock | Class::GraphExec)
             | Kind::CaptureBegin
             | Kind::PoolCurrent
             | Kind::PoolTrim

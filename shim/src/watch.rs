@@ -7,8 +7,8 @@
 use crate::driver;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Pools that are watched; of more of them, some are asked too often.
-const POOLS: usize = 32;
+/// Pools that are watched; of more of them, some are not asked after a wait.
+const POOLS: usize = 64;
 /// Devices whose graphs and current pools are remembered.
 const DEVICES: usize = 32;
 /// How long an answer is good for, ns.
@@ -47,7 +47,7 @@ struct Pool {
 pub(crate) struct Watch {
     /// 1 once any stream was captured.
     captures: AtomicU32,
-    /// 1 once any graph node allocates.
+    /// Devices on which any graph node allocates, a bit each; the highest stands for those that are not known.
     memory_nodes: AtomicU32,
     /// 1 after a free of something that may be a pool's.
     due: AtomicU32,
@@ -84,8 +84,10 @@ impl Watch {
         self.captures.load(Ordering::Relaxed) != 0
     }
 
-    pub(crate) fn memory_node(&self) {
-        self.memory_nodes.store(1, Ordering::Relaxed);
+    /// Notes that a graph node allocates on a device.
+    pub(crate) fn memory_node(&self, device: u8) {
+        let bit = u32::from(device).min(u32::BITS - 1);
+        self.memory_nodes.fetch_or(1 << bit, Ordering::Relaxed);
     }
 
     #[inline]
@@ -129,10 +131,20 @@ impl Watch {
         }
     }
 
-    fn entry(&self, pool: u64) -> Option<&Pool> {
-        // Handles are addresses: their low bits say little.
-        let hash = (pool.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-        self.pools.get(hash % POOLS)
+    /// The place of a pool that is watched.
+    fn find(&self, pool: u64) -> Option<&Pool> {
+        self.pools
+            .iter()
+            .find(|entry| entry.handle.load(Ordering::Relaxed) == pool)
+    }
+
+    /// The place of a pool, or one for it: a free one, else one that its handle decides.
+    fn place(&self, pool: u64) -> Option<&Pool> {
+        self.find(pool).or_else(|| self.find(0)).or_else(|| {
+            // Handles are addresses: their low bits say little.
+            let hash = (pool.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+            self.pools.get(hash % POOLS)
+        })
     }
 
     /// After an allocation from a pool.
@@ -144,7 +156,7 @@ impl Watch {
         at_ns: u64,
         tell: impl FnMut(Observation),
     ) {
-        let Some(entry) = self.entry(pool).filter(|_| pool != 0) else {
+        let Some(entry) = self.place(pool).filter(|_| pool != 0) else {
             return;
         };
         if entry.handle.load(Ordering::Relaxed) == pool {
@@ -167,9 +179,7 @@ impl Watch {
 
     /// Asks one pool, if it is watched.
     pub(crate) fn look_at(&self, pool: u64, tell: impl FnMut(Observation)) {
-        if let Some(entry) = self.entry(pool)
-            && entry.handle.load(Ordering::Relaxed) == pool
-        {
+        if let Some(entry) = self.find(pool).filter(|_| pool != 0) {
             ask(entry, pool, tell);
         }
     }
@@ -187,29 +197,31 @@ impl Watch {
 
     /// Before a pool ends: its handle may come to mean another one.
     pub(crate) fn forget(&self, pool: u64) {
-        if let Some(entry) = self.entry(pool)
-            && entry.handle.load(Ordering::Relaxed) == pool
-        {
+        if let Some(entry) = self.find(pool) {
             entry.handle.store(0, Ordering::Relaxed);
         }
         // A device whose pool in use is destroyed goes back to its default one.
         self.forget_current();
     }
 
-    /// Asks what a device's graphs hold.
-    pub(crate) fn look_at_graphs(&self, device: u8, mut tell: impl FnMut(Observation)) {
-        let Some(place) = self.graphs.get(usize::from(device)) else {
-            return;
-        };
-        let Some(reserved) = driver::graph_memory(device) else {
-            return;
-        };
-        if place.swap(reserved.wrapping_add(1), Ordering::Relaxed) != reserved.wrapping_add(1) {
-            tell(Observation {
-                pool: 0,
-                device,
-                reserved,
-            });
+    /// Asks what the graphs hold on every device on which they allocate.
+    pub(crate) fn look_at_graphs(&self, mut tell: impl FnMut(Observation)) {
+        let devices = self.memory_nodes.load(Ordering::Relaxed);
+        for (device, place) in (0_u8..).zip(&self.graphs) {
+            if devices & (1 << device) == 0 {
+                continue;
+            }
+            let Some(reserved) = driver::graph_memory(device) else {
+                continue;
+            };
+            let said = reserved.wrapping_add(1);
+            if place.swap(said, Ordering::Relaxed) != said {
+                tell(Observation {
+                    pool: 0,
+                    device,
+                    reserved,
+                });
+            }
         }
     }
 }

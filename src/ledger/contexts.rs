@@ -120,6 +120,14 @@ impl Ledger {
         {
             return life;
         }
+        // A primary context that a green one has made shows its handle at its first use.
+        if let Some(life) = device.and_then(|device| self.primaries.get(&device)?.life)
+            && self.lives[life].handle == 0
+        {
+            self.lives[life].handle = handle;
+            self.current_life.insert(handle, life);
+            return life;
+        }
         let life = self.add_life(record, handle, device, Origin::Unseen);
         if let Some(device) = device {
             let primary = self.primaries.entry(device).or_default();

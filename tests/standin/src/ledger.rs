@@ -231,6 +231,8 @@ pub(crate) struct Capture {
     pub(crate) mode: c_uint,
     pub(crate) thread: ThreadId,
     pub(crate) graph: u64,
+    /// Whether its end makes the graph.
+    pub(crate) makes_graph: bool,
     pub(crate) is_invalid: bool,
 }
 

@@ -62,7 +62,7 @@ fn document() -> Value {
         .map(|(handle, physical)| {
             json!({ "handle": hex(handle), "size": physical.size, "device": physical.device,
                 "references": physical.references, "mappings": physical.mappings, "bindings": physical.bindings,
-                "exports": physical.exports.len(), "imported": physical.is_imported, "multicast": physical.is_multicast })
+                "exports": physical.exports.len(), "alias_of": hex(&physical.alias_of), "imported": physical.is_imported, "multicast": physical.is_multicast })
         })
         .collect();
     let mappings: Vec<Value> = ledger
@@ -76,8 +76,21 @@ fn document() -> Value {
         .map(|(address, size)| json!({ "address": hex(address), "size": size }))
         .collect();
     let handles = |keys: Vec<&u64>| keys.into_iter().map(hex).collect::<Vec<String>>();
+    // A graph that a capture is still making is nobody's yet.
+    let making: Vec<u64> = ledger
+        .captures
+        .values()
+        .filter(|capture| capture.makes_graph)
+        .map(|capture| capture.graph)
+        .collect();
     let (graphs, execs) = (
-        handles(ledger.graphs.keys().collect()),
+        handles(
+            ledger
+                .graphs
+                .keys()
+                .filter(|graph| !making.contains(graph))
+                .collect(),
+        ),
         handles(ledger.execs.keys().collect()),
     );
     let reserved: u64 = ledger.reservations.values().sum();

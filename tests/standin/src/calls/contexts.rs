@@ -152,7 +152,9 @@ driver_calls! {
             ledger.objects.remove(&(hCtx as u64));
             ledger.greens.remove(&(hCtx as u64));
         }
-        release(device as CUdevice)
+        // Its reference may have been given back by hand.
+        let _ = release(device as CUdevice);
+        Ok(())
     }
     /// The context handle of a green context, which is its own.
     Init fn cuCtxFromGreenCtx(pContext: *mut CUcontext, hCtx: CUgreenCtx) {

@@ -298,6 +298,7 @@ fn begin(stream: CUstream, mode: c_uint, graph: Option<CUgraph>) -> Answer {
     if ledger.captures.contains_key(&(stream as u64)) {
         return Err(CAPTURE_UNSUPPORTED);
     }
+    let makes_graph = graph.is_none();
     let graph = match graph {
         Some(graph) if ledger.graphs.contains_key(&(graph as u64)) => graph as u64,
         Some(_) => return Err(INVALID_VALUE),
@@ -316,6 +317,7 @@ fn begin(stream: CUstream, mode: c_uint, graph: Option<CUgraph>) -> Answer {
             mode,
             thread: thread::current().id(),
             graph,
+            makes_graph,
             is_invalid: false,
         },
     );
@@ -331,7 +333,9 @@ fn finish(stream: CUstream, at: *mut CUgraph) -> Answer {
         .ok_or(INVALID_HANDLE)?;
     let place = out!(at);
     if capture.is_invalid {
-        ledger.graphs.remove(&capture.graph);
+        if capture.makes_graph {
+            ledger.graphs.remove(&capture.graph);
+        }
         place.put(core::ptr::null_mut());
         return Err(CAPTURE_INVALIDATED);
     }

@@ -145,7 +145,7 @@ driver_calls! {
     Init fn cuMemPoolExportToShareableHandle(handle_out: *mut c_void, pool: CUmemoryPool, handleType: c_uint, _flags: u64) {
         let device = {
             let ledger = ledger();
-            ledger.pools.get(&(pool as u64)).filter(|pool| !pool.is_imported).ok_or(INVALID_VALUE)?.device
+            ledger.pools.get(&(pool as u64)).filter(|pool| !pool.is_imported && !pool.is_destroyed).ok_or(INVALID_VALUE)?.device
         };
         export(handle_out, handleType, Shared { address: pool as u64, size: 0, device: Some(device) }, None)
     }
@@ -209,16 +209,22 @@ driver_calls! {
     /// Gives idle memory back.
     Init fn cuMemPoolTrimTo(pool: CUmemoryPool, minBytesToKeep: usize) {
         let mut ledger = ledger();
-        if !ledger.pools.contains_key(&(pool as u64)) {
-            return Err(INVALID_VALUE);
-        }
+        ledger
+            .pools
+            .get(&(pool as u64))
+            .filter(|pool| !pool.is_destroyed)
+            .ok_or(INVALID_VALUE)?;
         ledger.trim(pool as u64, minBytesToKeep as u64);
         Ok(())
     }
     /// The release threshold, 4, can be set.
     Init fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void) {
         let mut ledger = ledger();
-        let held = ledger.pools.get_mut(&(pool as u64)).ok_or(INVALID_VALUE)?;
+        let held = ledger
+            .pools
+            .get_mut(&(pool as u64))
+            .filter(|pool| !pool.is_destroyed)
+            .ok_or(INVALID_VALUE)?;
         if value.is_null() {
             return Err(INVALID_VALUE);
         }
@@ -235,7 +241,11 @@ driver_calls! {
         place.check()?;
         allowed()?;
         let ledger = ledger();
-        let held = ledger.pools.get(&(pool as u64)).ok_or(INVALID_VALUE)?;
+        let held = ledger
+            .pools
+            .get(&(pool as u64))
+            .filter(|pool| !pool.is_destroyed)
+            .ok_or(INVALID_VALUE)?;
         place.put(match attribute {
             4 => held.threshold,
             5 => held.reserved,

@@ -238,10 +238,13 @@ driver_calls! {
         let made = ledger.handle();
         let mut alias_of = 0;
         if owner == u64::from(process::id())
-            && let Some(original) = ledger.physical.get_mut(&shared.address)
+            && let Some(named) = ledger.physical.get(&shared.address)
         {
-            original.aliases += 1;
-            alias_of = shared.address;
+            // What names another handle's memory is named by that one.
+            alias_of = if named.alias_of == 0 { shared.address } else { named.alias_of };
+            if let Some(original) = ledger.physical.get_mut(&alias_of) {
+                original.aliases += 1;
+            }
         }
         ledger.physical.insert(made, Physical { is_imported: true, alias_of, ..Physical::new(shared.size, shared.device) });
         place.put(made);
