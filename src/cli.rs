@@ -48,7 +48,7 @@ enum Command {
     Ls(Ls),
     /// Can this program be recorded here?
     #[command(
-        after_help = "Examples:\n  gpushim doctor\n  gpushim doctor python\n  gpushim doctor --verbose ./trainer"
+        after_help = "Examples:\n  gpushim doctor\n  gpushim doctor python\n  gpushim doctor --verbose ./trainer\n  gpushim doctor --coverage /usr/lib/x86_64-linux-gnu/libcuda.so.1"
     )]
     Doctor(Doctor),
     /// Show what gpushim does, on the card or on a stand-in for one
@@ -154,6 +154,9 @@ pub struct Doctor {
     /// Name every driver function that is not recorded
     #[arg(long)]
     pub verbose: bool,
+    /// List every function of a driver instead: recorded, deliberately not and why, or unknown
+    #[arg(long, value_name = "LIBCUDA", num_args = 0..=1)]
+    pub coverage: Option<Option<PathBuf>>,
     /// How the answer is written
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,

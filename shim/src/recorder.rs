@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU16, Ordering};
 
-use gpushim_abi::effect::{digest, node};
+use gpushim_abi::effect::{digest, node, tile};
 use gpushim_abi::hooks::{CUDA_SUCCESS, CUresult, Class, Flavor, HookId, Kind, Opaque};
 use gpushim_abi::layout::{Counter, slot, thread};
 
@@ -293,25 +293,27 @@ impl Call {
     /// # Safety
     /// The driver has read `count` entries of `CUarrayMapInfo` at `list`.
     pub(crate) unsafe fn tiles(&self, facts: &Facts, list: *const Opaque, count: u32) {
-        const ENTRY: usize = 96;
-        /// What is mapped: the resource and which part of it.
-        const PART: usize = 56;
-        /// `CU_MEM_OPERATION_TYPE_MAP`.
-        const MAP: u64 = 1;
+        /// `CU_MEM_OPERATION_TYPE_MAP` and `CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL`.
+        const MAP: u32 = 1;
+        const MIP_TAIL: u32 = 1;
         for n in 0..count as usize {
-            let entry = list.cast::<u8>().wrapping_add(n * ENTRY);
+            let entry = list.cast::<u8>().wrapping_add(n * tile::LEN);
             let word = |offset| {
                 // SAFETY: the caller's promise.
                 unsafe { words::field::<u64, u8>(entry, offset) }
             };
             // SAFETY: likewise.
-            let part = digest(&unsafe { entry.cast::<[u8; PART]>().read_unaligned() });
-            let maps = word(56) & 0xffff_ffff == MAP;
+            let part = digest(&unsafe { entry.cast::<[u8; tile::OPERATION]>().read_unaligned() });
+            let maps = word(tile::OPERATION) as u32 == MAP;
             let facts = Facts {
-                address: word(8),
-                // Bytes of a mip tail; of other parts the extents, which are no bytes.
-                size: if word(16) as u32 == 1 { word(40) } else { 0 },
-                a: if maps { word(64) } else { 0 },
+                address: word(tile::RESOURCE),
+                // Of other parts there are extents, which are no bytes.
+                size: if word(tile::PART_TYPE) as u32 == MIP_TAIL {
+                    word(tile::TAIL_SIZE)
+                } else {
+                    0
+                },
+                a: if maps { word(tile::HANDLE) } else { 0 },
                 b: part,
                 ..*facts
             };
@@ -356,6 +358,9 @@ impl Call {
 
     #[cold]
     fn refused(&self, facts: &Facts, pending: Option<u64>, status: CUresult) {
+        if facts.hook == HookId::cuMemPoolDestroy {
+            self.process.watch.remember(facts.address);
+        }
         let result = u16::try_from(status).unwrap_or(slot::RESULT_PENDING - 1);
         // 0 where the first record was dropped: there is nothing to take back.
         let takes_back = pending.map_or(0, |sequence| sequence + 1);

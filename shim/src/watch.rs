@@ -4,6 +4,8 @@
 //! A pool is asked when the allocations since the last answer no longer fit into what was idle then, when that
 //! answer is old, when it is trimmed, and after a wait that follows a free. On driver 580 a question costs 30 ns.
 
+use gpushim_abi::layout::slot;
+
 use crate::driver;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -169,9 +171,7 @@ impl Watch {
             }
         } else {
             self.pooled.store(1, Ordering::Relaxed);
-            entry.handle.store(pool, Ordering::Relaxed);
-            entry.device.store(device, Ordering::Relaxed);
-            entry.reserved.store(0, Ordering::Relaxed);
+            entry.begin(pool, device);
         }
         entry.asked_ns.store(at_ns, Ordering::Relaxed);
         ask(entry, pool, tell);
@@ -204,6 +204,13 @@ impl Watch {
         self.forget_current();
     }
 
+    /// After the driver has refused to end a pool.
+    pub(crate) fn remember(&self, pool: u64) {
+        if let Some(entry) = self.place(pool).filter(|_| pool != 0) {
+            entry.begin(pool, slot::DEVICE_UNKNOWN);
+        }
+    }
+
     /// Asks what the graphs hold on every device on which they allocate.
     pub(crate) fn look_at_graphs(&self, mut tell: impl FnMut(Observation)) {
         let devices = self.memory_nodes.load(Ordering::Relaxed);
@@ -223,6 +230,16 @@ impl Watch {
                 });
             }
         }
+    }
+}
+
+impl Pool {
+    /// Begins to watch a pool, of which nothing was recorded yet.
+    fn begin(&self, pool: u64, device: u8) {
+        self.handle.store(pool, Ordering::Relaxed);
+        self.device.store(device, Ordering::Relaxed);
+        self.idle.store(0, Ordering::Relaxed);
+        self.reserved.store(0, Ordering::Relaxed);
     }
 }
 

@@ -257,13 +257,21 @@ impl Node {
             // SAFETY: the caller's promise; the struct has 256 bytes.
             unsafe { field::<u64, T>(parameters, offset) }
         };
-        let kind = word(0) as u32;
+        let kind = word(node::TYPE) as u32;
         let allocates = kind == node::ALLOCATES;
         Self {
             kind,
-            address: word(if allocates { 128 } else { 16 }),
-            size: if allocates { word(120) } else { 0 },
-            location: if allocates { word(24) } else { 0 },
+            address: word(match kind {
+                node::ALLOCATES => node::ALLOC_ADDRESS,
+                node::GRAPH => node::CHILD_GRAPH,
+                _ => node::FREE_ADDRESS,
+            }),
+            size: if allocates { word(node::ALLOC_SIZE) } else { 0 },
+            location: if allocates {
+                word(node::ALLOC_LOCATION)
+            } else {
+                0
+            },
         }
     }
 }

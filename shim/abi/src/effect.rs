@@ -246,14 +246,43 @@ impl Record {
     }
 }
 
-/// Kinds of graph nodes that matter here (`CUgraphNodeType`).
+/// What a record needs of `CUgraphNodeParams`, which has these offsets in every version that has it, and which kinds of nodes matter
+/// (`CUgraphNodeType`).
 pub mod node {
+    /// Offset of the kind, four bytes.
+    pub const TYPE: usize = 0;
+    /// Offset of an allocating node's location.
+    pub const ALLOC_LOCATION: usize = 24;
+    /// Offset of its size.
+    pub const ALLOC_SIZE: usize = 120;
+    /// Offset of its address, which the driver writes.
+    pub const ALLOC_ADDRESS: usize = 128;
+    /// Offset of a freeing node's address.
+    pub const FREE_ADDRESS: usize = 16;
+    /// Offset of the graph that a node holds.
+    pub const CHILD_GRAPH: usize = 16;
     /// Holds another graph.
     pub const GRAPH: u32 = 4;
     /// Allocates.
     pub const ALLOCATES: u32 = 10;
     /// Frees.
     pub const FREES: u32 = 11;
+}
+
+/// Where the fields of a `CUarrayMapInfo` are: a part of a sparse array.
+pub mod tile {
+    /// Length of an entry.
+    pub const LEN: usize = 96;
+    /// The array.
+    pub const RESOURCE: usize = 8;
+    /// Kind of part, four bytes; 1 is a mip tail.
+    pub const PART_TYPE: usize = 16;
+    /// Bytes of a mip tail.
+    pub const TAIL_SIZE: usize = 40;
+    /// What is done, four bytes; 1 maps. What is before it says which part.
+    pub const OPERATION: usize = 56;
+    /// The memory's handle.
+    pub const HANDLE: usize = 64;
 }
 
 /// What a record does; addresses, sizes and handles are the record's own.

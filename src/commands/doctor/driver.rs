@@ -9,7 +9,7 @@ use gpushim_abi::hooks::HOOKS;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _};
 
-use super::Check;
+use super::{Check, coverage};
 
 /// The driver's library as a program would find it: `LD_LIBRARY_PATH`, the loader's cache, the usual folders.
 pub(crate) fn driver() -> Option<PathBuf> {
@@ -97,69 +97,22 @@ pub(super) fn is_driver_function(name: &str) -> bool {
     name.starts_with("cu") && name.as_bytes().get(2).is_some_and(u8::is_ascii_uppercase)
 }
 
-/// Those that are recorded and those that are not, functions that move memory first.
-pub(super) fn split(exported: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
-    let is_hooked = |name: &&String| HOOKS.iter().any(|hook| hook.symbol == **name);
-    let hooked = exported.iter().filter(is_hooked).cloned().collect();
-    let mut others: Vec<String> = exported
-        .iter()
-        .filter(|name| !is_hooked(name))
-        .cloned()
-        .collect();
-    others.sort_by_key(|name| !moves_memory(name));
-    (hooked, others)
-}
-
-/// Whether a name sounds like memory that comes, goes or is held.
-fn moves_memory(name: &str) -> bool {
-    const PREFIXES: &[&str] = &[
-        "cuMemPool",
-        "cuMemRetain",
-        "cuMemExport",
-        "cuMemImport",
-        "cuArrayCreate",
-        "cuArray3DCreate",
-        "cuArrayDestroy",
-        "cuMipmappedArray",
-        "cuIpc",
-        "cuImportExternal",
-        "cuDestroyExternal",
-        "cuExternalMemory",
-        "cuGraphAddMem",
-        "cuGraphInstantiate",
-        "cuGraphLaunch",
-        "cuGraphExecDestroy",
-        "cuGraphDestroy",
-        "cuDeviceGraphMem",
-        "cuModuleLoad",
-        "cuModuleUnload",
-        "cuLibraryLoad",
-        "cuLibraryUnload",
-        "cuMulticast",
-        "cuGreenCtx",
-        "cuCtxSetLimit",
-        "cuDeviceSetMemPool",
-        "cuStreamCreate",
-        "cuStreamDestroy",
-        "cuEventCreate",
-        "cuEventDestroy",
-    ];
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-pub(super) fn check_coverage(hooked: &[String], not_hooked: &[String]) -> Check {
-    let memory = not_hooked.iter().filter(|name| moves_memory(name)).count();
-    let missing = HOOKS.len() - hooked.len();
+pub(super) fn check_coverage(rows: &[coverage::Row]) -> Check {
+    let (recorded, deliberate, unknown) = coverage::counts(rows);
+    let missing = HOOKS.len() - recorded;
     let mut finding = format!(
-        "{} of the driver's {} functions are recorded; of the others {memory} can also take, move or hold memory",
-        hooked.len(),
-        hooked.len() + not_hooked.len()
+        "{recorded} of the driver's {} functions are recorded, {deliberate} deliberately not, {unknown} unknown to gpushim",
+        rows.len(),
     );
     if missing > 0 {
         finding.push_str(&format!(
             "; {missing} that gpushim knows are not in this driver"
         ));
     }
-    Check::good("coverage", finding)
-        .remedy("--verbose names those that are not recorded, memory first.")
+    let check = if unknown == 0 {
+        Check::good("coverage", finding)
+    } else {
+        Check::warning("coverage", finding)
+    };
+    check.remedy("--coverage lists each with the reason.")
 }

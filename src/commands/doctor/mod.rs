@@ -1,5 +1,6 @@
 //! `gpushim doctor`: can this program be recorded here?
 
+mod coverage;
 pub(crate) mod driver;
 mod program;
 mod surroundings;
@@ -7,6 +8,7 @@ mod surroundings;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use coverage::State;
 use serde::Serialize;
 
 use super::write_json;
@@ -77,6 +79,13 @@ struct Document {
 /// # Errors
 /// When the answer cannot be written.
 pub fn main(arguments: &cli::Doctor) -> Result<ExitCode, Error> {
+    if let Some(library) = &arguments.coverage {
+        let found = library.clone().or_else(driver::driver);
+        let library = found.ok_or_else(|| {
+            Error::Usage("no libcuda.so.1 is found here; name one: --coverage LIBCUDA".to_owned())
+        })?;
+        return coverage::main(&library, arguments.format);
+    }
     let mut checks = vec![
         surroundings::check_library(),
         surroundings::check_directory(),
@@ -85,9 +94,15 @@ pub fn main(arguments: &cli::Doctor) -> Result<ExitCode, Error> {
     checks.push(driver::check_driver(driver.as_deref()));
     let mut exported = driver.as_deref().map(driver::exports).unwrap_or_default();
     exported.retain(|name| driver::is_driver_function(name));
-    let (hooked, not_hooked) = driver::split(&exported);
+    let rows = coverage::rows(&exported);
+    let names = |wanted: &dyn Fn(State) -> bool| -> Vec<String> {
+        let rows = rows.iter().filter(|row| wanted(row.state));
+        rows.map(|row| row.symbol.clone()).collect()
+    };
+    let hooked = names(&|state| state == State::Recorded);
+    let not_hooked = names(&|state| state != State::Recorded);
     if !exported.is_empty() {
-        checks.push(driver::check_coverage(&hooked, &not_hooked));
+        checks.push(driver::check_coverage(&rows));
     }
     if let Some(program) = &arguments.program {
         checks.extend(program::check_program(program));

@@ -720,7 +720,15 @@ impl Ledger {
         let Some(graph) = self.execs.get(&exec).filter(|exec| !exec.is_backed) else {
             return Ok(());
         };
-        for (device, bytes) in Self::needs(&graph.steps) {
+        let needs = Self::needs(&graph.steps);
+        // All of it or nothing.
+        for (device, bytes) in &needs {
+            let device = &self.devices[*device];
+            if device.used + bytes > device.total {
+                return Err(OUT_OF_MEMORY);
+            }
+        }
+        for (device, bytes) in needs {
             self.take(device, bytes)?;
             self.devices[device].graphs_reserved += bytes;
         }
