@@ -201,7 +201,9 @@ macro_rules! body {
         let real = real!($sym, ($($ty),*));
         // SAFETY: the caller's promise, passed on unchanged.
         let status = unsafe { real($($arg),*) };
-        recorder::waited($entry);
+        if status == CUDA_SUCCESS {
+            recorder::waited($entry);
+        }
         status
     }};
     (before, $sym:ident, $flavor:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {{
