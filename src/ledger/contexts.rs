@@ -284,7 +284,7 @@ impl Ledger {
             return Subject::default();
         };
         self.greens.remove(&record.address);
-        self.uncharge(record.at_ns, &object);
+        self.let_go(record.at_ns, &object);
         match object.device {
             Some(device) => self.released_primary(record, device),
             None => Subject::default(),
@@ -323,6 +323,7 @@ impl Ledger {
         let mut freed = 0_u64;
         for object in &gone {
             freed = freed.saturating_add(self.let_go(at_ns, object));
+            self.totals.entry(object.class).or_default().reclaimed += 1;
         }
         self.lives[life].reclaimed = (gone.len() as u64, freed);
         freed

@@ -94,6 +94,17 @@ pub struct Surprises {
     pub unknown_formats: u64,
 }
 
+/// How many things of a class there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Made, or imported.
+    pub created: u64,
+    /// Ended, by whatever.
+    pub ended: u64,
+    /// Of these ended with their context.
+    pub reclaimed: u64,
+}
+
 /// What is known of a module or library beside its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModuleFacts {
@@ -140,6 +151,9 @@ pub struct Ledger {
     globals: HashMap<(u64, u64), ()>,
     residency: HashMap<u64, Residency>,
     checkpoints: BTreeMap<(u16, u32), u64>,
+    totals: BTreeMap<Class, Totals>,
+    /// Successful calls by row id.
+    calls: BTreeMap<u16, u64>,
     devices: BTreeMap<u8, DeviceBooks>,
     failures: BTreeMap<(u16, u16), Failures>,
     surprises: Surprises,
@@ -159,6 +173,8 @@ impl Ledger {
         }
         if record.failed() {
             self.fail(record);
+        } else if !record.is_observation() {
+            *self.calls.entry(record.call).or_default() += 1;
         }
         let known = self.apply(record, tables);
         Subject {
@@ -441,11 +457,13 @@ impl Ledger {
             self.surprises.reused += 1;
             self.let_go(record.at_ns, &old);
         }
+        self.totals.entry(object.class).or_default().created += 1;
         self.charge(record.at_ns, &object);
     }
 
     /// What follows from the end of an object that is out of the tables: bytes of a device that are free now.
     fn let_go(&mut self, at_ns: u64, object: &Object) -> u64 {
+        self.totals.entry(object.class).or_default().ended += 1;
         self.uncharge(at_ns, object);
         if object.is_exported {
             self.export_ended(at_ns, object);
@@ -560,6 +578,16 @@ impl Ledger {
     /// Checkpoint calls, by row id and the process that they are about.
     pub fn checkpoints(&self) -> &BTreeMap<(u16, u32), u64> {
         &self.checkpoints
+    }
+
+    /// How many things of each class there were.
+    pub fn totals(&self) -> &BTreeMap<Class, Totals> {
+        &self.totals
+    }
+
+    /// Successful calls that were recorded, by row id.
+    pub fn calls(&self) -> &BTreeMap<u16, u64> {
+        &self.calls
     }
 
     /// Lives of contexts, in the order of their beginning.

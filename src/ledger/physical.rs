@@ -101,6 +101,7 @@ impl Ledger {
                         released_ns: None,
                     },
                 );
+                self.totals.entry(class).or_default().created += 1;
                 self.charge(record.at_ns, &object);
                 key
             }

@@ -82,6 +82,7 @@ impl Ledger {
             }
             self.end_pool(record, index);
         }
+        self.totals.entry(Class::Pool).or_default().created += 1;
         let index = self.pool(record.address, device);
         let pool = &mut self.pools[index];
         pool.is_imported = imported;
@@ -98,6 +99,7 @@ impl Ledger {
             self.surprises.unknown_frees += 1;
             return Subject::default();
         };
+        self.totals.entry(Class::Pool).or_default().ended += 1;
         let (device, before) = (self.pools[index].device, self.pools[index].reserved);
         self.end_pool(record, index);
         Subject {

@@ -21,6 +21,7 @@ use crate::session::{Fate, Standing};
 pub use losses::losses;
 pub use model::{
     Context, Device, Failure, Group, HostMemory, InFlight, Notes, Process, Records, Together,
+    Totals,
 };
 pub use shared::Shared;
 
@@ -195,6 +196,23 @@ pub fn read(capture: &Capture, options: &Options) -> Result<Reading, Error> {
         devices,
         host_memory: host_memory(&alive),
         alive: groups,
+        totals: state_ref
+            .totals()
+            .iter()
+            .map(|(class, totals)| {
+                let totals = Totals {
+                    created: totals.created,
+                    freed: totals.ended.saturating_sub(totals.reclaimed),
+                    reclaimed: totals.reclaimed,
+                };
+                (class_name(*class), totals)
+            })
+            .collect(),
+        calls: state_ref
+            .calls()
+            .iter()
+            .map(|(call, count)| (crate::capture::symbol(*call), *count))
+            .collect(),
         failures: state_ref
             .failures()
             .iter()

@@ -19,7 +19,6 @@ pub struct Process {
     /// When the capture was opened, RFC 3339 in UTC.
     pub opened: String,
     /// The same, CLOCK_REALTIME ns.
-    #[serde(skip)]
     pub opened_realtime_ns: u64,
     /// The same, CLOCK_MONOTONIC ns: what a program's own clock readings can be held against.
     pub opened_monotonic_ns: u64,
@@ -58,6 +57,10 @@ pub struct Process {
     pub host_memory: HostMemory,
     /// Everything alive, grouped, largest first.
     pub alive: Vec<Group>,
+    /// How many things of each class there were until then.
+    pub totals: BTreeMap<&'static str, Totals>,
+    /// Successful calls that were recorded until then, by name.
+    pub calls: BTreeMap<String, u64>,
     /// Calls that the driver refused.
     pub failures: Vec<Failure>,
     /// Calls that had not returned.
@@ -66,6 +69,17 @@ pub struct Process {
     pub shared: Vec<super::Shared>,
     /// What was noted.
     pub notes: Notes,
+}
+
+/// How many things of a class there were.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Totals {
+    /// Made, or imported.
+    pub created: u64,
+    /// Given back by a call of their own.
+    pub freed: u64,
+    /// Gone with their context.
+    pub reclaimed: u64,
 }
 
 /// What became of the records.

@@ -464,6 +464,12 @@ impl Ledger {
             self.free(address);
         }
         self.registered.retain(|_, object| object.context != handle);
+        // A green context is none without its primary one; the handle may come to mean another.
+        for primary in self.greens.values_mut() {
+            if *primary == handle {
+                *primary = 0;
+            }
+        }
         if let Some(context) = self.contexts.remove(&handle) {
             self.take_signed(device, -context.stack_bytes);
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpushim_abi::hooks::{CUdeviceptr, CUdeviceptr_v1, CUstream};
 
 use super::contexts::current;
+use super::graphs::capturing;
 use crate::entry::{
     ALREADY_REGISTERED, Answer, INVALID_VALUE, NOT_REGISTERED, OUT_OF_MEMORY, driver_calls, ledger,
     out,
@@ -194,7 +195,10 @@ driver_calls! {
     /// Fills nothing.
     Init fn cuMemsetD8_v2(dptr: CUdeviceptr, _value: u8, _count: usize) { is_alive(dptr) }
     /// Fills nothing.
-    Init fn cuMemsetD8Async(dptr: CUdeviceptr, _value: u8, _count: usize, _stream: CUstream) { is_alive(dptr) }
+    Init fn cuMemsetD8Async(dptr: CUdeviceptr, _value: u8, _count: usize, stream: CUstream) {
+        // What a captured call is about may come to be at a launch.
+        if capturing(stream)?.is_some() { Ok(()) } else { is_alive(dptr) }
+    }
     /// Copies nothing.
     Init fn cuMemcpyHtoD_v2(dptr: CUdeviceptr, _host: *const c_void, _count: usize) { is_alive(dptr) }
     /// Copies nothing.
