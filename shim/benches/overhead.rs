@@ -23,6 +23,9 @@ const STARTS: usize = 1_000;
 type Alloc = unsafe extern "C" fn(*mut u64, usize) -> c_int;
 type AllocAsync = unsafe extern "C" fn(*mut u64, usize, *mut c_void) -> c_int;
 type Free = unsafe extern "C" fn(u64) -> c_int;
+type Retain = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
+type Handle = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Launch = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 
 fn main() -> io::Result<()> {
     match env::var("GPUSHIM_BENCH") {
@@ -44,6 +47,9 @@ fn report() -> io::Result<()> {
         ("alloc", "cuMemAlloc (1 event)", 1.0),
         ("pair", "cuMemAlloc + cuMemFree (2 events)", 2.0),
         ("async", "cuMemAllocAsync (1 event)", 1.0),
+        ("current", "cuCtxSetCurrent that changes nothing", 0.0),
+        ("wait", "cuStreamSynchronize", 0.0),
+        ("launch", "cuGraphLaunch without memory nodes", 0.0),
         ("lookup", "dlsym of a libc name", 0.0),
         ("lookup_cu", "dlsym of a driver name without a hook", 0.0),
     ] {
@@ -152,6 +158,21 @@ fn child(what: &str) -> f64 {
     let free = *unsafe { driver.get::<Free>(b"cuMemFree_v2\0") }.expect("cuMemFree_v2");
     // SAFETY: the driver takes any flags.
     unsafe { init(0) };
+    // SAFETY: as above.
+    let retain = *unsafe { driver.get::<Retain>(b"cuDevicePrimaryCtxRetain\0") }
+        .expect("cuDevicePrimaryCtxRetain");
+    // SAFETY: as above.
+    let set = *unsafe { driver.get::<Handle>(b"cuCtxSetCurrent\0") }.expect("cuCtxSetCurrent");
+    // SAFETY: as above.
+    let wait =
+        *unsafe { driver.get::<Handle>(b"cuStreamSynchronize\0") }.expect("cuStreamSynchronize");
+    // SAFETY: as above.
+    let launch = *unsafe { driver.get::<Launch>(b"cuGraphLaunch\0") }.expect("cuGraphLaunch");
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the place is a local.
+    unsafe { retain(&raw mut context, 0) };
+    // SAFETY: the driver has just given this context.
+    unsafe { set(context) };
     let mut address = 0_u64;
     let at = &raw mut address;
     let take = || {
@@ -173,6 +194,18 @@ fn child(what: &str) -> f64 {
             give();
         }),
         "async" => per_call(take_async),
+        "current" => per_call(|| {
+            // SAFETY: the context is alive.
+            black_box(unsafe { set(context) });
+        }),
+        "wait" => per_call(|| {
+            // SAFETY: the default stream.
+            black_box(unsafe { wait(std::ptr::null_mut()) });
+        }),
+        "launch" => per_call(|| {
+            // SAFETY: the stand-in takes any graph when nothing but time is measured.
+            black_box(unsafe { launch(std::ptr::null_mut(), std::ptr::null_mut()) });
+        }),
         _ => f64::NAN,
     }
 }

@@ -206,6 +206,22 @@ macro_rules! body {
         }
         status
     }};
+    (switch, $sym:ident, $flavor:ident, $entry:ident, ($arg:ident: $ty:ty), $facts:expr, $late:expr) => {{
+        if recorder::is_unchanged($arg.word()) {
+            let real = real!($sym, ($ty));
+            // SAFETY: the caller's promise, passed on unchanged.
+            let status = unsafe { real($arg) };
+            if status == CUDA_SUCCESS {
+                recorder::unchanged();
+            } else if let Some(call) = recorder::begin(HookId::$sym, $arg.word(), 0, $entry) {
+                let mut facts: Facts = $facts;
+                call.switched(&mut facts, status);
+                call.leave();
+            }
+            return status;
+        }
+        body!(made_current, $sym, $flavor, $entry, ($arg: $ty), $facts, $late)
+    }};
     (before, $sym:ident, $flavor:ident, $entry:ident, ($($arg:ident: $ty:ty),*), $facts:expr, $late:expr) => {{
         let real = real!($sym, ($($ty),*));
         let mut facts: Facts = $facts;
@@ -214,10 +230,10 @@ macro_rules! body {
             // SAFETY: the caller's promise, passed on unchanged.
             return unsafe { real($($arg),*) };
         };
-        let pending = call.before(&mut facts, Flavor::$flavor);
+        let pending = call.before::<{ HookId::$sym as u16 }>(&mut facts, Flavor::$flavor);
         // SAFETY: the caller's promise, passed on unchanged.
         let status = unsafe { real($($arg),*) };
-        call.settle(&facts, pending, status);
+        call.settle::<{ HookId::$sym as u16 }>(&facts, pending, status);
         call.leave();
         status
     }};
@@ -241,35 +257,35 @@ macro_rules! body {
         if words::was_read(status) {
             $late(&mut facts, status == CUDA_SUCCESS);
         }
-        body!(@record $after, $flavor, call, facts, status, ($($arg),*));
+        body!(@record $after, $sym, $flavor, call, facts, status, ($($arg),*));
         call.leave();
         status
     }};
-    (@record switch, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
+    (@record made_current, $sym:ident, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
         $call.switched(&mut $facts, $status)
     };
-    (@record answer, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
+    (@record answer, $sym:ident, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
         if $status == CUDA_SUCCESS {
-            $call.after(&mut $facts, Flavor::$flavor, $status)
+            $call.after::<{ HookId::$sym as u16 }>(&mut $facts, Flavor::$flavor, $status)
         }
     };
-    (@record node, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),+)) => {
+    (@record node, $sym:ident, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),+)) => {
         if $status == CUDA_SUCCESS {
             // SAFETY: the driver has read and written the parameters, which are the last argument.
             $call.node(&mut $facts, unsafe { words::Node::read(last!($($arg),+)) })
         }
     };
-    (@record tiles, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($list:ident, $count:ident, $stream:ident)) => {
+    (@record tiles, $sym:ident, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($list:ident, $count:ident, $stream:ident)) => {
         if $status == CUDA_SUCCESS {
             // SAFETY: the driver has read this many entries.
             unsafe { $call.tiles(&$facts, $list, $count) }
         }
     };
-    (@record capture_end, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
+    (@record capture_end, $sym:ident, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
         $call.capture_ended(&mut $facts, Flavor::$flavor, $status)
     };
-    (@record $after:ident, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
-        $call.after(&mut $facts, Flavor::$flavor, $status)
+    (@record $after:ident, $sym:ident, $flavor:ident, $call:ident, $facts:ident, $status:ident, ($($arg:ident),*)) => {
+        $call.after::<{ HookId::$sym as u16 }>(&mut $facts, Flavor::$flavor, $status)
     };
 }
 

@@ -129,6 +129,37 @@ pub(crate) fn first(hook: HookId, status: CUresult, entry: f64) -> Option<Call> 
     }
 }
 
+/// Whether this thread last made this very context current. Programs make the call again and again, by the million.
+#[inline]
+pub(crate) fn is_unchanged(context: u64) -> bool {
+    let Some(process) = Process::recording() else {
+        return false;
+    };
+    // SAFETY: the block is this thread's own.
+    let here = unsafe { &*Thread::here() };
+    here.owner == process.id.load(Ordering::Relaxed)
+        && here.has_switched
+        && here.switched_to == context
+}
+
+/// Counts a call of `cuCtxSetCurrent` that changed nothing; it is not recorded.
+#[inline]
+pub(crate) fn unchanged() {
+    // SAFETY: the block is this thread's own.
+    let entry = unsafe { (*Thread::here()).entry };
+    if entry.is_null() {
+        if let Some(process) = Process::recording() {
+            process.count(Counter::UnchangedContext, 1);
+        }
+        return;
+    }
+    let place = entry.wrapping_add(thread::UNCHANGED.start).cast::<u64>();
+    // SAFETY: the entry is this thread's own, mapped, and the layout places the word inside it.
+    let counted = unsafe { place.read() };
+    // SAFETY: as above.
+    unsafe { place.write(counted.wrapping_add(1)) };
+}
+
 /// Counts a call that came while another thread was opening the capture.
 #[cold]
 pub(crate) fn missed() {
@@ -171,13 +202,23 @@ fn look_at_pools(process: &'static Process, entry: f64) {
 }
 
 impl Call {
-    /// Records a call once the driver has answered.
-    #[inline]
-    pub(crate) fn after(&self, facts: &mut Facts, flavor: Flavor, status: CUresult) {
-        if moves_contexts(facts.hook) {
+    /// Records a call once the driver has answered. What the row needs beside its record is decided when this is compiled: most need
+    /// nothing.
+    #[inline(always)]
+    pub(crate) fn after<const CALL: u16>(
+        &self,
+        facts: &mut Facts,
+        flavor: Flavor,
+        status: CUresult,
+    ) {
+        if const { moves_contexts(CALL) } {
             self.process.context_epoch.fetch_add(1, Ordering::Relaxed);
         }
-        if status == CUDA_SUCCESS && concerns_pools_or_graphs(facts.hook) {
+        if const { makes_current(CALL) } {
+            // SAFETY: the block is this thread's own.
+            unsafe { (*self.thread).has_switched = false };
+        }
+        if const { concerns_pools_or_graphs(CALL) } && status == CUDA_SUCCESS {
             self.watched(facts, flavor);
             return;
         }
@@ -331,24 +372,29 @@ impl Call {
     }
 
     /// Records a call that is about to take something back; what [`refused`](Self::refused) needs.
-    #[inline]
-    pub(crate) fn before(&self, facts: &mut Facts, flavor: Flavor) -> Option<u64> {
-        match facts.hook {
-            HookId::cuMemFreeAsync | HookId::cuMemFreeAsync_ptsz => {
-                self.was_captured(facts, flavor);
-                self.process.watch.freed();
-            }
-            HookId::cuMemFree_v2 => self.process.watch.freed(),
-            HookId::cuMemPoolDestroy => self.process.watch.forget(facts.address),
-            _ => {}
+    #[inline(always)]
+    pub(crate) fn before<const CALL: u16>(&self, facts: &mut Facts, flavor: Flavor) -> Option<u64> {
+        let is = |hook: HookId| CALL == hook as u16;
+        if is(HookId::cuMemFreeAsync) || is(HookId::cuMemFreeAsync_ptsz) {
+            self.was_captured(facts, flavor);
+            self.process.watch.freed();
+        } else if is(HookId::cuMemFree_v2) {
+            self.process.watch.freed();
+        } else if is(HookId::cuMemPoolDestroy) {
+            self.process.watch.forget(facts.address);
         }
         self.stored(facts, slot::RESULT_PENDING, facts.a, 0)
     }
 
     /// After a call recorded by [`before`](Self::before): takes the record back if the driver refused.
     #[inline]
-    pub(crate) fn settle(&self, facts: &Facts, pending: Option<u64>, status: CUresult) {
-        if moves_contexts(facts.hook) {
+    pub(crate) fn settle<const CALL: u16>(
+        &self,
+        facts: &Facts,
+        pending: Option<u64>,
+        status: CUresult,
+    ) {
+        if const { moves_contexts(CALL) } {
             self.process.context_epoch.fetch_add(1, Ordering::Relaxed);
         }
         if status != CUDA_SUCCESS {
@@ -367,20 +413,16 @@ impl Call {
         self.record(facts, result, takes_back, slot::REFUSED);
     }
 
-    /// Records `cuCtxSetCurrent` when it changes what this thread last made current, or fails. Programs make this
-    /// call by the million; the unchanged ones are counted.
+    /// Records a call of `cuCtxSetCurrent` that [`is_unchanged`] did not know, or that failed.
     pub(crate) fn switched(&self, facts: &mut Facts, status: CUresult) {
-        // SAFETY: the block is this thread's own.
-        let here = unsafe { &mut *self.thread };
+        const CALL: u16 = HookId::cuCtxSetCurrent as u16;
+        self.after::<CALL>(facts, Flavor::Legacy, status);
         if status == CUDA_SUCCESS {
-            if here.has_switched && here.switched_to == facts.address {
-                self.process.count(Counter::UnchangedContext, 1);
-                return;
-            }
+            // SAFETY: the block is this thread's own.
+            let here = unsafe { &mut *self.thread };
             here.has_switched = true;
             here.switched_to = facts.address;
         }
-        self.after(facts, Flavor::Legacy, status);
     }
 
     /// Stores a record; its time, CLOCK_MONOTONIC ns.
@@ -443,9 +485,9 @@ const POOL_RESERVED: u64 = 5;
 const GRAPHS_RESERVED: u64 = 2;
 
 /// Whether a successful call needs more than its own record.
-const fn concerns_pools_or_graphs(hook: HookId) -> bool {
+const fn concerns_pools_or_graphs(call: u16) -> bool {
     matches!(
-        hook.kind(),
+        kind(call),
         Kind::Alloc(Class::PoolBlock | Class::GraphBlock | Class::GraphExec)
             | Kind::CaptureBegin
             | Kind::PoolCurrent
@@ -457,9 +499,9 @@ const fn concerns_pools_or_graphs(hook: HookId) -> bool {
 }
 
 /// Whether a call can begin or end a context, so that a handle may come to mean another one.
-const fn moves_contexts(hook: HookId) -> bool {
+const fn moves_contexts(call: u16) -> bool {
     matches!(
-        hook.kind(),
+        kind(call),
         Kind::PrimaryRetain
             | Kind::PrimaryRelease
             | Kind::PrimaryReset
@@ -470,4 +512,17 @@ const fn moves_contexts(hook: HookId) -> bool {
             | Kind::GreenCreate
             | Kind::GreenDestroy
     )
+}
+
+/// Whether a call makes another context current than `cuCtxSetCurrent` last did.
+const fn makes_current(call: u16) -> bool {
+    matches!(kind(call), Kind::ContextSwitch | Kind::ContextCreate)
+}
+
+/// What a call does.
+const fn kind(call: u16) -> Kind {
+    match HookId::from_raw(call) {
+        Some(hook) => hook.kind(),
+        None => Kind::Sync,
+    }
 }

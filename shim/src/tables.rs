@@ -452,8 +452,13 @@ fn thread_entry(process: &Process, owner: u32, id: u32) -> Option<Entry> {
             .compare_exchange(held, id, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
         {
-            // What a dead thread was in is over.
+            // What a dead thread was in is over; what it counted is kept.
             entry.put(thread::CALL.start, &[0; 4]);
+            let counted = entry.word64(thread::UNCHANGED.start);
+            match counted.swap(0, Ordering::Relaxed) {
+                0 => {}
+                calls => process.count(Counter::UnchangedContext, calls),
+            }
             return Some(entry);
         }
     }

@@ -41,6 +41,8 @@ pub struct Thread {
     pub id: u32,
     /// Name.
     pub name: String,
+    /// Calls of `cuCtxSetCurrent` that changed nothing, not recorded.
+    pub unchanged: u64,
     /// The call that it was in when the capture was read.
     pub in_flight: Option<InFlight>,
 }
@@ -149,6 +151,7 @@ impl Tables {
                 tables.threads.push(Thread {
                     id,
                     name: String::from_utf8_lossy(name).into_owned(),
+                    unchanged: u64_at(entry, thread::UNCHANGED.start),
                     in_flight: (call != 0).then(|| InFlight {
                         call,
                         address: u64_at(entry, thread::ADDRESS.start),

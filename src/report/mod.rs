@@ -278,7 +278,16 @@ pub fn records(capture: &Capture, tally: Tally, ledger: &Ledger) -> Records {
         frozen: capture.frozen(),
         counters: Counter::ALL
             .into_iter()
-            .map(|counter| (counter_name(counter), capture.counter(counter)))
+            .map(|counter| {
+                let threads = capture.tables.threads.iter();
+                let more = if counter == Counter::UnchangedContext {
+                    threads.fold(0_u64, |sum, thread| sum.saturating_add(thread.unchanged))
+                } else {
+                    0
+                };
+                let value = capture.counter(counter).saturating_add(more);
+                (counter_name(counter), value)
+            })
             .filter(|(_, value)| *value != 0)
             .collect(),
         unknown_frees: surprises.unknown_frees,

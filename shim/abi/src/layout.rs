@@ -138,7 +138,7 @@ pub enum Counter {
     RingNotReady,
     /// Calls that came while the capture was being opened.
     WhileOpening,
-    /// Calls of `cuCtxSetCurrent` that changed nothing.
+    /// Calls of `cuCtxSetCurrent` that changed nothing, by threads that have no entry, or have it no more.
     UnchangedContext,
     /// Call sites without a stack: the stacks region was full.
     StacksFull,
@@ -324,7 +324,9 @@ pub mod thread {
     pub const NAME: Range<usize> = after(HEAD, 16);
     /// CLOCK_MONOTONIC ns when the entry was taken, `u64`.
     pub const TAKEN: Range<usize> = after(NAME, 8);
-    const _: () = assert!(TAKEN.end <= LEN);
+    /// Calls of `cuCtxSetCurrent` that changed nothing since the entry was taken, `u64`.
+    pub const UNCHANGED: Range<usize> = after(TAKEN, 8);
+    const _: () = assert!(UNCHANGED.end <= LEN);
 }
 
 /// A loaded library.

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 
 use gpushim_abi::hooks::{CUcontext, CUdevResourceDesc, CUdevice, CUgreenCtx, Opaque};
 
+use super::memory::is_null;
 use crate::entry::{
     Answer, CURRENT, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE,
     UNSUPPORTED_LIMIT, driver_calls, ledger, out,
@@ -242,8 +243,6 @@ driver_calls! {
         drop(held);
         if last { destroy(ctx) } else { Ok(()) }
     }
-    /// Makes a context current.
-    Init fn cuCtxSetCurrent(ctx: CUcontext) { set_current(ctx as u64) }
     /// Pushes a context, before CUDA 4.0.
     Init fn cuCtxPushCurrent(ctx: CUcontext) { push(ctx as u64) }
     /// Pushes a context.
@@ -317,4 +316,18 @@ pub(crate) unsafe extern "C" fn cuCtxGetCurrent(pctx: *mut *mut c_void) -> c_int
     }
     place.put(CURRENT.get() as CUcontext);
     0
+}
+
+/// Makes a context current.
+///
+/// # Safety
+/// The driver's own contract for this call.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn cuCtxSetCurrent(ctx: CUcontext) -> c_int {
+    if is_null() && CURRENT.get() == ctx as u64 {
+        return 0;
+    }
+    crate::entry::run("cuCtxSetCurrent", crate::entry::Needs::Init, || {
+        set_current(ctx as u64)
+    })
 }

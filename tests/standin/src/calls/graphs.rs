@@ -9,6 +9,7 @@ use gpushim_abi::hooks::{
 };
 
 use super::contexts::current;
+use super::memory::is_null;
 use super::streams::check_stream;
 use crate::entry::{
     Answer, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, INVALID_DEVICE, INVALID_HANDLE,
@@ -431,8 +432,6 @@ driver_calls! {
     /// Takes a graph's memory.
     Init fn cuGraphUpload_ptsz(exec: CUgraphExec, hStream: CUstream) { upload(exec, hStream) }
     /// Runs a graph.
-    Init fn cuGraphLaunch(exec: CUgraphExec, hStream: CUstream) { launch(exec, hStream) }
-    /// Runs a graph.
     Init fn cuGraphLaunch_ptsz(exec: CUgraphExec, hStream: CUstream) { launch(exec, hStream) }
     /// Gives back what graphs hold and do not use.
     Init fn cuDeviceGraphMemTrim(dev: CUdevice) {
@@ -524,4 +523,18 @@ driver_calls! {
     Init fn cuStreamEndCaptureToCig(hStream: CUstream) { finish(hStream, core::ptr::null_mut()) }
     /// Ends a capture for graphics.
     Init fn cuStreamEndCaptureToCig_ptsz(hStream: CUstream) { finish(hStream, core::ptr::null_mut()) }
+}
+
+/// Waits for nothing, or runs a graph; at once where a recorder's own cost is measured.
+///
+/// # Safety
+/// The driver's own contract for this call.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, hStream: CUstream) -> c_int {
+    if is_null() {
+        return 0;
+    }
+    crate::entry::run("cuGraphLaunch", crate::entry::Needs::Init, || {
+        launch(exec, hStream)
+    })
 }

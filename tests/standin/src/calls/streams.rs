@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use gpushim_abi::hooks::{CUevent, CUgreenCtx, CUipcMemHandle, CUstream};
 
 use super::contexts::current;
+use super::memory::is_null;
 use crate::entry::{Answer, INVALID_HANDLE, driver_calls, ledger, out};
 use crate::ledger::Kind;
 
@@ -74,8 +75,6 @@ driver_calls! {
     Init fn cuStreamDestroy(hStream: CUstream) { end(hStream, Kind::Stream) }
     /// Ends a stream.
     Init fn cuStreamDestroy_v2(hStream: CUstream) { end(hStream, Kind::Stream) }
-    /// Waits for nothing; idle pool memory goes back.
-    Init fn cuStreamSynchronize(hStream: CUstream) { synchronise(hStream) }
     /// Waits for nothing, per-thread default stream.
     Init fn cuStreamSynchronize_ptsz(hStream: CUstream) { synchronise(hStream) }
     /// Nothing is ever pending.
@@ -92,4 +91,18 @@ driver_calls! {
     Init fn cuEventRecord(_hEvent: *mut c_void, hStream: CUstream) { check_stream(hStream) }
     /// Waits for nothing; idle pool memory goes back.
     Init fn cuEventSynchronize(_hEvent: CUevent) { synchronise(core::ptr::null_mut()) }
+}
+
+/// Waits for nothing, or runs a graph; at once where a recorder's own cost is measured.
+///
+/// # Safety
+/// The driver's own contract for this call.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn cuStreamSynchronize(hStream: CUstream) -> c_int {
+    if is_null() {
+        return 0;
+    }
+    crate::entry::run("cuStreamSynchronize", crate::entry::Needs::Init, || {
+        synchronise(hStream)
+    })
 }
