@@ -197,7 +197,9 @@ pub(crate) fn waited(entry: f64) {
 #[cold]
 fn look_at_pools(process: &'static Process, entry: f64) {
     let call = enter(process, HookId::cuMemPoolGetAttribute, 0, 0, entry);
-    process.watch.look_at_all(|seen| call.observed(seen));
+    process
+        .watch
+        .look_at_all(call.device(), |seen| call.observed(seen));
     call.leave();
 }
 
@@ -246,8 +248,8 @@ impl Call {
                     facts.b = watch.current_pool(device);
                 }
                 let at_ns = self.record(facts, 0, facts.a, 0);
-                let device = if given { slot::DEVICE_UNKNOWN } else { device };
-                watch.allocated(facts.b, device, facts.size, at_ns, |seen| {
+                let known = if given { slot::DEVICE_UNKNOWN } else { device };
+                watch.allocated(facts.b, known, device, facts.size, at_ns, |seen| {
                     self.observed(seen);
                 });
             }

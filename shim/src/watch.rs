@@ -54,9 +54,9 @@ pub(crate) struct Watch {
     captures: AtomicU32,
     /// Devices on which any graph node allocates, a bit each; the highest stands for those that are not known.
     memory_nodes: AtomicU32,
-    /// 1 after a free of something that may be a pool's.
+    /// Devices on which a wait may change what pools hold, a bit each: after a free of something that may be a pool's.
     due: AtomicU32,
-    /// 1 once any pool was seen.
+    /// Devices from which pools were used.
     pooled: AtomicU32,
     pools: [Pool; POOLS],
     /// The pool in use by device, 0 unknown.
@@ -91,8 +91,7 @@ impl Watch {
 
     /// Notes that a graph node allocates on a device.
     pub(crate) fn memory_node(&self, device: u8) {
-        let bit = u32::from(device).min(u32::BITS - 1);
-        self.memory_nodes.fetch_or(1 << bit, Ordering::Relaxed);
+        self.memory_nodes.fetch_or(bit(device), Ordering::Relaxed);
     }
 
     #[inline]
@@ -103,8 +102,9 @@ impl Watch {
     /// Notes that something was freed that may be a pool's.
     #[inline]
     pub(crate) fn freed(&self) {
-        if self.pooled.load(Ordering::Relaxed) != 0 && self.due.load(Ordering::Relaxed) == 0 {
-            self.due.store(1, Ordering::Relaxed);
+        let pooled = self.pooled.load(Ordering::Relaxed);
+        if self.due.load(Ordering::Relaxed) != pooled {
+            self.due.store(pooled, Ordering::Relaxed);
         }
     }
 
@@ -152,11 +152,12 @@ impl Watch {
         })
     }
 
-    /// After an allocation from a pool.
+    /// After an allocation from a pool on a thread whose device is `here`; `device` is the pool's, where it is known.
     pub(crate) fn allocated(
         &self,
         pool: u64,
         device: u8,
+        here: u8,
         size: u64,
         at_ns: u64,
         tell: impl FnMut(Observation),
@@ -173,12 +174,14 @@ impl Watch {
                 return;
             }
             if age < PAUSE_NS {
-                self.due.store(1, Ordering::Relaxed);
+                self.due.fetch_or(bit(here), Ordering::Relaxed);
                 return;
             }
         } else {
-            self.pooled.store(1, Ordering::Relaxed);
             entry.begin(pool, device);
+        }
+        if self.pooled.load(Ordering::Relaxed) & bit(here) == 0 {
+            self.pooled.fetch_or(bit(here), Ordering::Relaxed);
         }
         entry.asked_ns.store(at_ns, Ordering::Relaxed);
         ask(entry, pool, tell);
@@ -191,9 +194,11 @@ impl Watch {
         }
     }
 
-    /// Asks every pool that is watched.
-    pub(crate) fn look_at_all(&self, mut tell: impl FnMut(Observation)) {
-        self.due.store(0, Ordering::Relaxed);
+    /// Asks every pool that is watched, after a wait on a thread whose device is `here`, if that can have changed anything.
+    pub(crate) fn look_at_all(&self, here: u8, mut tell: impl FnMut(Observation)) {
+        if self.due.fetch_and(!bit(here), Ordering::Relaxed) & bit(here) == 0 {
+            return;
+        }
         for entry in &self.pools {
             match entry.handle.load(Ordering::Relaxed) {
                 0 => {}
@@ -238,6 +243,11 @@ impl Watch {
             }
         }
     }
+}
+
+/// A device's bit; the highest stands for those that are not known.
+fn bit(device: u8) -> u32 {
+    1 << u32::from(device).min(u32::BITS - 1)
 }
 
 impl Pool {
