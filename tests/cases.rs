@@ -8,6 +8,7 @@ mod native;
 mod support;
 
 use native::Driver;
+use serde_json::Value;
 use support::Folder;
 
 /// The C programs need `cuda.h`, which `scripts/test` fetches (`GPUSHIM_CUDA_INCLUDE`); without it only those in Python are run.
@@ -82,4 +83,85 @@ fn every_kind_costs_what_the_driver_takes() {
         "{text}{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Two processes that share memory: the owner's free and the borrower's hold are told of each other.
+#[test]
+fn owner_and_borrower_are_told_of_each_other() {
+    let work = Folder::new();
+    let program = native::program("kinds", "kinds.c", &[]);
+    let captures = work.path().join("captures");
+    let output = Command::new(&program)
+        .env("LD_PRELOAD", native::shim())
+        .env("LD_LIBRARY_PATH", Driver::Standin.folder())
+        .env("GPUSHIM_DIR", &captures)
+        .output()
+        .expect("kinds runs");
+    assert!(output.status.success(), "{output:?}");
+    let view = |name: &str| -> Vec<Value> {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+            .args(["report", "--format", "json", "--view", name])
+            .arg(&captures)
+            .output()
+            .expect("gpushim runs");
+        let json: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        assert_eq!(json["schema"], "gpushim.view/1");
+        json["processes"].as_array().expect("a list").clone()
+    };
+    let processes = view("ipc");
+    let rows = |role: &str| -> Vec<(u64, Value)> {
+        processes
+            .iter()
+            .flat_map(|process| {
+                let pid = process["pid"].as_u64().expect("a pid");
+                let rows = process["rows"].as_array().expect("a list");
+                rows.iter().map(move |row| (pid, row.clone()))
+            })
+            .filter(|(_, row)| row["role"] == role && row["with_pids"] != "")
+            .collect()
+    };
+    let (owned, borrowed) = (rows("owner"), rows("borrower"));
+    for (kind, other, joined, bytes) in [
+        ("linear", "ipc", "name", 64 << 20),
+        ("physical", "physical", "device, size and time", 32 << 20),
+    ] {
+        let own = owned.iter().find(|(_, row)| row["kind"] == kind);
+        let (owner, own) = own.expect("the owner's row");
+        let lent = borrowed.iter().find(|(_, row)| row["kind"] == other);
+        let (borrower, lent) = lent.expect("the borrower's row");
+        assert_eq!(own["with_pids"], borrower.to_string());
+        assert_eq!(lent["with_pids"], owner.to_string());
+        assert_eq!(
+            (&own["joined_by"], &lent["joined_by"]),
+            (&joined.into(), &joined.into())
+        );
+        assert_eq!(
+            (&own["bytes"], &lent["bytes"]),
+            (&bytes.into(), &bytes.into())
+        );
+        let told = |row: &Value, words: &str| {
+            let finding = row["finding"].as_str().expect("text");
+            assert!(finding.contains(words), "{finding}");
+        };
+        told(own, &format!("but process {borrower} held it to its end"));
+        told(lent, &format!("process {owner} freed it"));
+    }
+    // The other views of the same run have what the program left.
+    let first = |name: &str| {
+        let all = view(name);
+        let rows = |process: &Value| process["rows"].as_array().expect("a list").clone();
+        all.iter()
+            .map(rows)
+            .max_by_key(Vec::len)
+            .expect("a process")
+    };
+    let pools = first("pools");
+    assert_eq!(pools.len(), 1);
+    assert_eq!(pools[0]["reserved_bytes"], 32 << 20);
+    assert_eq!(pools[0]["requested_bytes"], 5 << 20);
+    let lost = first("vmm")
+        .into_iter()
+        .filter(|row| row["state"] == "not released, not mapped")
+        .count();
+    assert_eq!(lost, 1);
 }

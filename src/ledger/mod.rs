@@ -16,9 +16,10 @@ mod sharing;
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use gpushim_abi::effect::{ArrayFacts, Effect, Place, Record, owned_by_context};
-use gpushim_abi::hooks::{Class, HookId, Kind};
+use gpushim_abi::hooks::{Class, HOOKS, Hook, HookId, Kind};
 use gpushim_abi::layout::slot::{DEVICE_UNKNOWN, NESTED};
 
 use crate::capture::Tables;
@@ -88,7 +89,7 @@ pub struct Surprises {
     pub after_shutdown: u64,
     /// Calls made inside other hooked calls, which count once.
     pub nested: u64,
-    /// Calls through the 32-bit interface from before CUDA 3.2 that allocated.
+    /// Calls through the 32-bit interface from before CUDA 3.2.
     pub narrow: u64,
     /// Arrays of a format that only a later version knows, so that their size is not known.
     pub unknown_formats: u64,
@@ -103,6 +104,25 @@ pub struct Totals {
     pub ended: u64,
     /// Of these ended with their context.
     pub reclaimed: u64,
+}
+
+/// Whether a call was made through the 32-bit interface: CUDA 3.2 gave it a successor with wider words.
+fn is_narrow(record: &Record) -> bool {
+    const WIDE: i32 = 3020;
+    static NARROW: LazyLock<Vec<bool>> = LazyLock::new(|| {
+        let successor = |hook: &Hook| {
+            HOOKS
+                .iter()
+                .any(|other| other.asked == hook.asked && other.since == WIDE)
+        };
+        HOOKS
+            .iter()
+            .map(|hook| hook.since < WIDE && successor(hook))
+            .collect()
+    });
+    record
+        .hook()
+        .is_some_and(|hook| NARROW.get(hook.index()) == Some(&true))
 }
 
 /// What is known of a module or library beside its life.
@@ -174,6 +194,7 @@ impl Ledger {
         if record.failed() {
             self.fail(record);
         } else if !record.is_observation() {
+            self.surprises.narrow += u64::from(is_narrow(record));
             *self.calls.entry(record.call).or_default() += 1;
         }
         let known = self.apply(record, tables);
@@ -374,12 +395,6 @@ impl Ledger {
         let context_device = context.and_then(|c| c.device);
         // Some device has it, even where nobody could say which.
         let here = record.device().or(context_device).unwrap_or(DEVICE_UNKNOWN);
-        if matches!(
-            record.hook(),
-            Some(HookId::cuMemAlloc | HookId::cuMemAllocPitch | HookId::cuMemAllocHost)
-        ) {
-            self.surprises.narrow += 1;
-        }
         let mut object = self.object(record, class);
         object.is_imported = imported;
         match class {

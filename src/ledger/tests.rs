@@ -288,6 +288,182 @@ fn what_is_alive_after_these_calls() {
     }
 }
 
+fn flagged(flags: u8, step: Step) -> Step {
+    Record { flags, ..step }
+}
+
+/// A green context's memory is the primary one's; a reset keeps the references.
+#[test]
+fn references_to_a_primary_context_outlast_its_reset() {
+    let reset = || on(0, 0, call(cuDevicePrimaryCtxReset_v2, 0, 0));
+    let ledger = after(&[
+        retain(0, 0xc0),
+        reset(),
+        retain(0, 0xc0),
+        on(0, 0, call(cuMemAlloc_v2, X, MIB)),
+        release(0),
+    ]);
+    assert_eq!(ledger.devices()[&0].live, MIB);
+    let [first, second] = ledger.lives() else {
+        panic!("two lives");
+    };
+    assert_eq!(first.ended.map(|(_, how)| how), Some(End::Reset));
+    assert_eq!((second.references, second.ended), (1, None));
+    let green = on(0, slot::CONTEXT_NONE, call(cuGreenCtxCreate, 0x9, 0));
+    let ledger = after(&[
+        green,
+        on(0, 0, call(cuMemAlloc_v2, X, MIB)),
+        call(cuGreenCtxDestroy, 0x9, 0),
+    ]);
+    assert_eq!(ledger.devices()[&0].live, 0);
+    assert_eq!(ledger.lives()[0].reclaimed, (1, MIB));
+}
+
+/// The device is charged for what a pool holds, never for its blocks beside it.
+#[test]
+fn a_pool_is_charged_once() {
+    let says = |bytes| {
+        flagged(
+            slot::OBSERVED,
+            on(0, 0, with(5, bytes, call(cuMemPoolGetAttribute, 0xb0, 0))),
+        )
+    };
+    let block = |at| with(0, 0xb0, call(cuMemAllocAsync, at, 5 * MIB));
+    let live = |steps: &[Step]| after(steps).devices()[&0].live;
+    assert_eq!(live(&[block(X)]), 5 * MIB);
+    assert_eq!(live(&[block(X), says(32 * MIB), block(Y)]), 32 * MIB);
+    let freed = call(cuMemFreeAsync, X, 0);
+    assert_eq!(live(&[block(X), says(32 * MIB), freed]), 32 * MIB);
+    assert_eq!(live(&[block(X), says(32 * MIB), freed, says(0)]), 0);
+    // The answer of the program's own question counts like the recorder's.
+    assert_eq!(live(&[block(X), flagged(0, says(64 * MIB))]), 64 * MIB);
+    let pool = &after(&[block(X), says(32 * MIB)]).pools()[0].clone();
+    assert_eq!((pool.blocks, pool.requested), (1, 5 * MIB));
+}
+
+/// A captured allocation is memory at the launch, and stays when graph and executable are gone.
+#[test]
+fn graphs_allocate_when_they_are_launched() {
+    let captured = |step| flagged(slot::CAPTURED, with(0x5, 77, step));
+    let capture = [
+        with(0, 77, call(cuStreamBeginCapture_v2, 0x5, 0)),
+        captured(call(cuMemAllocAsync, X, 4 * MIB)),
+        with(0x5, 77, call(cuStreamEndCapture, 0x6, 1)),
+        with(0x6, 1, call(cuGraphInstantiateWithFlags, 0x7, 0)),
+    ];
+    let run = |more: &[Step]| after(&[&capture, more].concat());
+    let blocks = |ledger: &Ledger| {
+        let alive = ledger.alive();
+        let blocks = alive.iter().filter(|o| o.class == Class::GraphBlock);
+        blocks.map(|o| o.size).collect::<Vec<_>>()
+    };
+    let launch = call(cuGraphLaunch, 0x7, 0);
+    assert!(blocks(&run(&[])).is_empty());
+    let twice = run(&[launch, launch]);
+    assert_eq!(blocks(&twice), [4 * MIB]);
+    assert_eq!(twice.surprises().reused, 0);
+    let gone = run(&[
+        launch,
+        call(cuGraphExecDestroy, 0x7, 0),
+        call(cuGraphDestroy, 0x6, 0),
+    ]);
+    assert_eq!(blocks(&gone), [4 * MIB]);
+    assert_eq!(gone.graph_troubles(), (0, 1, 0));
+    assert!(blocks(&run(&[launch, call(cuMemFreeAsync, X, 0)])).is_empty());
+}
+
+/// A capture that was invalidated says no id at its end; the stream tells which it was.
+#[test]
+fn a_capture_that_failed_leaves_nothing() {
+    let ledger = after(&[
+        with(0, 77, call(cuStreamBeginCapture_v2, 0x5, 0)),
+        flagged(slot::CAPTURED, with(0x5, 77, call(cuMemAllocAsync, X, MIB))),
+        Record {
+            result: 901,
+            ..with(0x5, u64::MAX, call(cuStreamEndCapture, 0, 1))
+        },
+    ]);
+    assert_eq!(ledger.graph_troubles(), (1, 0, 0));
+    assert!(ledger.alive().is_empty());
+}
+
+/// What comes back by its own descriptor is charged once, and goes with the last handle.
+#[test]
+fn memory_that_is_imported_from_oneself_is_charged_once() {
+    let made = with(1, 1, call(cuMemCreate, 0xaa, 2 * MIB));
+    let exported = with(6, 1, call(cuMemExportToShareableHandle, 0xaa, 0));
+    let imported = with(6, 1, call(cuMemImportFromShareableHandle, 0xbb, 0));
+    let released = |handle| call(cuMemRelease, handle, 0);
+    let live = |steps: &[Step]| after(steps).devices()[&0].live;
+    assert_eq!(live(&[made, exported, imported]), 2 * MIB);
+    assert_eq!(live(&[made, exported, imported, released(0xaa)]), 2 * MIB);
+    let gone = after(&[made, exported, imported, released(0xaa), released(0xbb)]);
+    assert_eq!(gone.devices()[&0].live, 0);
+    // Its descriptor may be open.
+    assert_eq!(gone.adrift().len(), 1);
+    // A stranger's memory is not charged here.
+    let stranger = after(&[with(9, 1, call(cuMemImportFromShareableHandle, 0xbb, 0))]);
+    assert_eq!(stranger.devices().get(&0).map_or(0, |books| books.live), 0);
+}
+
+/// A binding and a part of a sparse array hold memory like a mapping does.
+#[test]
+fn bindings_and_tiles_hold_memory() {
+    let made = with(1, 1, call(cuMemCreate, 0xaa, 2 * MIB));
+    let released = call(cuMemRelease, 0xaa, 0);
+    let team = call(cuMulticastCreate, 0xee, 2 * MIB);
+    let bound = with(0xaa, 0, call(cuMulticastBindMem, 0xee, 2 * MIB));
+    let live = |steps: &[Step]| after(steps).devices()[&0].live;
+    assert_eq!(live(&[made, team, bound, released]), 2 * MIB);
+    let unbound = call(cuMulticastUnbind, 0xee, 2 * MIB);
+    assert_eq!(live(&[made, team, bound, released, unbound]), 0);
+    let over = call(cuMemRelease, 0xee, 0);
+    assert_eq!(live(&[made, team, bound, released, over]), 0);
+    let sparse = gpushim_abi::effect::ArrayFacts {
+        width: 64,
+        height: 64,
+        depth: 0,
+        format: 0x20,
+        channels: 1,
+        flags: gpushim_abi::effect::ArrayFacts::SPARSE,
+    };
+    let (a, b) = sparse.words();
+    let array = with(a, b, call(cuArray3DCreate_v2, 0xdd, 0));
+    let tile = with(0xaa, 5, call(cuMemMapArrayAsync, 0xdd, 0));
+    assert_eq!(live(&[made, array, tile, released]), 2 * MIB);
+    let taken = with(0, 5, call(cuMemMapArrayAsync, 0xdd, 0));
+    assert_eq!(live(&[made, array, tile, released, taken]), 0);
+    let ended = call(cuArrayDestroy, 0xdd, 0);
+    assert_eq!(live(&[made, array, tile, released, ended]), 0);
+}
+
+/// Opening another process's allocation again gives the same address; each opening is closed once.
+#[test]
+fn an_ipc_mapping_is_closed_as_often_as_it_was_opened() {
+    let opened = with(0x123, 1, call(cuIpcOpenMemHandle_v2, X, MIB));
+    let closed = call(cuIpcCloseMemHandle, X, 0);
+    let ledger = after(&[opened, opened, closed]);
+    assert_eq!(ledger.alive()[0].held, 1);
+    assert_eq!(ledger.devices()[&0].live, 0);
+    assert!(after(&[opened, opened, closed, closed]).alive().is_empty());
+}
+
+/// The names of what was shared say later who freed it.
+#[test]
+fn an_export_knows_when_its_owner_let_go() {
+    let ledger = after(&[
+        call(cuMemAlloc_v2, X, MIB),
+        with(0x77, 0, call(cuIpcGetMemHandle, X, 0)),
+        with(0x77, 0, call(cuIpcGetMemHandle, X, 0)),
+        call(cuMemFree_v2, X, 0),
+    ]);
+    let [export] = ledger.exports() else {
+        panic!("one export");
+    };
+    assert_eq!((export.name, export.count), (0x77, 2));
+    assert_eq!((export.object.size, export.ended_ns), (MIB, Some(1003)));
+}
+
 #[test]
 fn what_does_not_fit_is_counted() {
     let ledger = after(&[

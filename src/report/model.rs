@@ -111,7 +111,7 @@ pub struct Records {
     pub after_shutdown: u64,
     /// Calls made inside other hooked calls, counted once.
     pub nested: u64,
-    /// Allocations through the 32-bit interface from before CUDA 3.2.
+    /// Calls through the 32-bit interface from before CUDA 3.2.
     pub narrow_calls: u64,
     /// Arrays of a format that only a later version knows: their size is not known.
     pub unknown_formats: u64,

@@ -646,8 +646,8 @@ fn notes(out: &mut dyn Write, process: &Process, all: bool, width: usize) -> io:
     for (count, one, many) in [
         (
             records.narrow_calls,
-            "allocation was made through the 32-bit interface from before CUDA 3.2",
-            "allocations were made through the 32-bit interface from before CUDA 3.2",
+            "call was made through the 32-bit interface from before CUDA 3.2",
+            "calls were made through the 32-bit interface from before CUDA 3.2",
         ),
         (
             records.unknown_formats,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use gpushim_abi::effect::Record;
+use gpushim_abi::effect::{Effect, Record};
 use gpushim_abi::layout::slot;
 use serde::Serialize;
 
@@ -40,6 +40,10 @@ pub(super) struct Event {
     /// For a refusal of a call that was recorded before: the sequence number of that record, which is not listed.
     takes_back: Option<u64>,
     nested: bool,
+    /// Whether the recorder itself asked the driver.
+    observed: bool,
+    /// Whether the call is a node of the graph that its stream was captured into.
+    captured: bool,
 }
 
 /// Makes events of a capture's records.
@@ -87,6 +91,8 @@ impl<'c> Events<'c> {
                 .clone(),
             takes_back: record.takes_back(),
             nested: record.flags & slot::NESTED != 0,
+            observed: record.is_observation(),
+            captured: record.flags & slot::CAPTURED != 0,
         }
     }
 
@@ -98,16 +104,18 @@ impl<'c> Events<'c> {
             (None, true) => Some(event.result),
             (None, false) => None,
         };
-        let size = match (record.size, subject.freed) {
-            (0, 0) => String::new(),
-            (0, freed) => units::bytes(freed),
-            (size, _) => units::bytes(size),
+        let size = bytes(record, subject).map_or_else(String::new, units::bytes);
+        let call = match (record.effect(), event.observed, event.captured) {
+            (Effect::PoolAnswered { .. }, true, _) => "(the pool holds)".to_owned(),
+            (Effect::GraphAnswered { .. }, true, _) => "(graphs hold)".to_owned(),
+            (_, _, true) => format!("{} (captured)", event.call),
+            _ => event.call,
         };
         Row {
             cells: [
                 format!("{:.6}", event.seconds),
                 event.thread.to_string(),
-                event.call,
+                call,
                 event.device.map_or_else(String::new, |d| d.to_string()),
                 event.address,
                 size,
@@ -115,6 +123,25 @@ impl<'c> Events<'c> {
             ],
             refused,
         }
+    }
+}
+
+/// The bytes that a call is about: what was asked for, given back, or answered.
+fn bytes(record: &Record, subject: Subject) -> Option<u64> {
+    /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: this one and the next four are bytes.
+    const THRESHOLD: u32 = 4;
+    let some = |bytes: u64| (bytes != 0).then_some(bytes);
+    match record.effect() {
+        Effect::PoolAnswered { attribute, value } | Effect::PoolSet { attribute, value }
+            if attribute >= THRESHOLD =>
+        {
+            Some(value)
+        }
+        Effect::GraphAnswered { value, .. } => Some(value),
+        Effect::DeviceAnswered { free, .. } => Some(free),
+        // Here the word is no size.
+        Effect::CaptureEnded { .. } => None,
+        _ => some(record.size).or(some(subject.freed)),
     }
 }
 
