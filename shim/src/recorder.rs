@@ -22,6 +22,8 @@ use crate::{capture, driver, sys, tables};
 pub(crate) enum Device {
     /// That of the calling thread's context.
     Current,
+    /// The same, which was asked a moment ago.
+    Asked,
     /// This ordinal.
     Ordinal(u8),
     /// Not known here.
@@ -43,7 +45,7 @@ impl Device {
     fn known(self) -> u8 {
         match self {
             Self::Ordinal(ordinal) => ordinal,
-            Self::Current | Self::Unknown => slot::DEVICE_UNKNOWN,
+            Self::Current | Self::Asked | Self::Unknown => slot::DEVICE_UNKNOWN,
         }
     }
 }
@@ -234,12 +236,13 @@ impl Call {
         let hook = facts.hook;
         match hook.kind() {
             Kind::Alloc(Class::PoolBlock) => {
+                let device = self.device();
+                facts.device = Device::Asked;
                 if self.was_captured(facts, flavor) {
-                    watch.memory_node(self.device());
+                    watch.memory_node(device);
                     self.record(facts, 0, facts.a, 0);
                     return;
                 }
-                let device = self.device();
                 let given = matches!(
                     hook,
                     HookId::cuMemAllocFromPoolAsync | HookId::cuMemAllocFromPoolAsync_ptsz
@@ -442,9 +445,12 @@ impl Call {
     fn store(&self, facts: &Facts, result: u16, a: u64, flags: u8, at_ns: u64) -> Option<u64> {
         // SAFETY: the block is this thread's own.
         let here = unsafe { &mut *self.thread };
-        let (context, current) = tables::current_context(self.process, here);
+        let (context, current) = match facts.device {
+            Device::Asked => (here.context_index, here.context_device),
+            _ => tables::current_context(self.process, here),
+        };
         let device = match facts.device {
-            Device::Current => current,
+            Device::Current | Device::Asked => current,
             Device::Ordinal(ordinal) => ordinal,
             Device::Unknown => slot::DEVICE_UNKNOWN,
         };
