@@ -9,7 +9,7 @@ use gpushim_abi::hooks::{
 
 use super::contexts::current;
 use super::streams::{end, make};
-use super::virtual_memory::{bind, handle_at, unbind};
+use super::virtual_memory::{bind, bind_handle, handle_at, unbind};
 use crate::entry::{
     Answer, INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, driver_calls, ledger, out,
 };
@@ -152,7 +152,7 @@ driver_calls! {
     /// Binds memory.
     Init fn cuLogicalEndpointBindMem(leId: c_uint, _dev: CUdevice, offset: u64, memHandle: CUmemGenericAllocationHandle, _memOffset: u64, size: u64, _flags: u64) {
         endpoint(leId)?;
-        bind(leId.into(), offset, size, memHandle)
+        bind_handle(leId.into(), offset, size, memHandle)
     }
     /// Binds mapped memory.
     Init fn cuLogicalEndpointBindAddr(leId: c_uint, _dev: CUdevice, offset: u64, ptr: *mut c_void, size: u64, _flags: u64) {

@@ -83,6 +83,15 @@ pub(super) fn bind(to: u64, offset: u64, size: u64, handle: u64) -> Answer {
     Ok(())
 }
 
+/// The same by a handle, which must be held.
+pub(super) fn bind_handle(to: u64, offset: u64, size: u64, handle: u64) -> Answer {
+    let is_held = |physical: &Physical| physical.references > 0;
+    if !ledger().physical.get(&handle).is_some_and(is_held) {
+        return Err(INVALID_VALUE);
+    }
+    bind(to, offset, size, handle)
+}
+
 /// Takes the bindings that begin in a range away; whether there was one.
 pub(super) fn unbind(to: u64, offset: u64, size: u64) -> bool {
     let mut ledger = ledger();
@@ -162,12 +171,12 @@ driver_calls! {
     /// Binds memory.
     Init fn cuMulticastBindMem(mcHandle: CUmemGenericAllocationHandle, mcOffset: usize, memHandle: CUmemGenericAllocationHandle, _o: usize, size: usize, _f: u64) {
         multicast(mcHandle)?;
-        bind(mcHandle, mcOffset as u64, size as u64, memHandle)
+        bind_handle(mcHandle, mcOffset as u64, size as u64, memHandle)
     }
     /// Binds memory.
     Init fn cuMulticastBindMem_v2(mcHandle: CUmemGenericAllocationHandle, _dev: CUdevice, mcOffset: usize, memHandle: CUmemGenericAllocationHandle, _o: usize, size: usize, _f: u64) {
         multicast(mcHandle)?;
-        bind(mcHandle, mcOffset as u64, size as u64, memHandle)
+        bind_handle(mcHandle, mcOffset as u64, size as u64, memHandle)
     }
     /// Binds mapped memory.
     Init fn cuMulticastBindAddr(mcHandle: CUmemGenericAllocationHandle, mcOffset: usize, memptr: CUdeviceptr, size: usize, _f: u64) {
