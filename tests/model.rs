@@ -436,6 +436,30 @@ fn line() -> impl Strategy<Value = Line> {
     (code, 0..3_u8, any::<u16>(), any::<u16>())
 }
 
+/// Programs that came out wrong once, as they were found; what was forgotten is beside each.
+const FOUND: &[&[Line]] = &[
+    // A pool's device waits in another thread than the one that allocated from it, whose device is another one.
+    &[
+        (0, 0, 0, 1562),
+        (0, 0, 0, 3069),
+        (26, 0, 0, 0),
+        (20, 0, 1289, 0),
+        (2, 0, 0, 99),
+        (39, 2, 17905, 0),
+        (4, 0, 0, 6765),
+        (1, 0, 15279, 0),
+        (5, 2, 0, 0),
+    ],
+];
+
+#[test]
+fn programs_that_once_came_out_wrong() {
+    let puppet = native::program("puppet", "puppet.c", &[]);
+    for lines in FOUND {
+        run(&puppet, lines, false).unwrap();
+    }
+}
+
 #[test]
 fn the_readers_picture_is_the_drivers_books() {
     let programs = std::env::var("GPUSHIM_PROGRAMS")

@@ -174,14 +174,16 @@ impl Watch {
                 return;
             }
             if age < PAUSE_NS {
-                self.due.fetch_or(bit(here), Ordering::Relaxed);
+                let waits = entry.waits(here);
+                self.due.fetch_or(waits, Ordering::Relaxed);
                 return;
             }
         } else {
             entry.begin(pool, device);
         }
-        if self.pooled.load(Ordering::Relaxed) & bit(here) == 0 {
-            self.pooled.fetch_or(bit(here), Ordering::Relaxed);
+        let waits = entry.waits(here);
+        if self.pooled.load(Ordering::Relaxed) & waits != waits {
+            self.pooled.fetch_or(waits, Ordering::Relaxed);
         }
         entry.asked_ns.store(at_ns, Ordering::Relaxed);
         ask(entry, pool, tell);
@@ -251,6 +253,15 @@ fn bit(device: u8) -> u32 {
 }
 
 impl Pool {
+    /// Devices on which a wait can change what the pool holds, a bit each, as far as a thread whose device is `here` can tell: a pool
+    /// that the program named may be any device's.
+    fn waits(&self, here: u8) -> u32 {
+        match self.device.load(Ordering::Relaxed) {
+            slot::DEVICE_UNKNOWN => u32::MAX,
+            device => bit(device) | bit(here),
+        }
+    }
+
     /// Begins to watch a pool, of which nothing was recorded yet.
     fn begin(&self, pool: u64, device: u8) {
         self.handle.store(pool, Ordering::Relaxed);
