@@ -12,10 +12,24 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
+/// Functions of PyTorch's that the library stands before, hidden like the driver's (`src/torch.rs`).
+const TORCH: [&str; 5] = [
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
+    "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
+    "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE",
+    "_ZN3c104cuda20setCurrentCUDAStreamENS0_10CUDAStreamE",
+];
+/// Functions that programs and NVTX look for by name (`src/phases.rs`).
+const OWN: [&str; 2] = ["gpushim_mark", "InitializeInjectionNvtx2"];
+
 fn main() {
     let mut script = String::from("GPUSHIM_1 {\n  global:\n");
     for hook in gpushim_abi::hooks::HOOKS {
         writeln!(script, "    {};", hook.symbol).expect("writing to a string");
+    }
+    for symbol in TORCH.iter().chain(&OWN) {
+        writeln!(script, "    {symbol};").expect("writing to a string");
     }
     script.push_str("};\n");
     for version in ["GLIBC_2.2.5", "GLIBC_2.34"] {

@@ -136,6 +136,20 @@ fn exports_the_table_and_the_doors_and_nothing_else() {
         .iter()
         .map(|hook| format!("{}@GPUSHIM_1", hook.symbol))
         .collect();
+    // As libc10_cuda.so imports them, from torch 1.12 on (`tests/torch.rs` asks the wheels).
+    for function in [
+        "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+        "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
+        "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
+        "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE",
+        "_ZN3c104cuda20setCurrentCUDAStreamENS0_10CUDAStreamE",
+    ] {
+        expected.insert(format!("{function}@GPUSHIM_1"));
+    }
+    // What programs and NVTX look for by name.
+    for function in ["gpushim_mark", "InitializeInjectionNvtx2"] {
+        expected.insert(format!("{function}@@GPUSHIM_1"));
+    }
     for door in ["dlsym", "dlvsym"] {
         expected.insert(format!("{door}@GLIBC_2.2.5"));
         expected.insert(format!("{door}@@GLIBC_2.34"));

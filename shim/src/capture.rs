@@ -10,7 +10,7 @@ use gpushim_abi::layout::{self, Counter, EXTENSION, Region, Text, header, slot};
 use crate::process::{self, PATH_MAX, Process};
 use crate::sync::Ordering;
 use crate::sys::{self, ErrnoGuard, File};
-use crate::{driver, tables};
+use crate::{driver, phases, stacks, tables};
 
 /// Greatest length of a capture unless `GPUSHIM_SIZE` says otherwise.
 const SIZE_DEFAULT: u64 = 64 << 20;
@@ -143,6 +143,7 @@ pub(crate) fn open() {
             process.state.store(process::OPEN, Ordering::Release);
             // Facts and calls that came while the file was being made.
             tables::flush(process);
+            phases::flush(process);
             process.count(
                 Counter::WhileOpening,
                 process.missed.load(Ordering::Relaxed),
@@ -194,8 +195,10 @@ const ORDER: [Region; Region::ALL.len()] = [
     Region::Contexts,
     Region::Threads,
     Region::Notes,
+    Region::Streams,
     Region::Modules,
     Region::Stacks,
+    Region::Frames,
     Region::Strings,
     Region::Ring,
 ];
@@ -211,14 +214,18 @@ fn plan(size: u64) -> Plan {
         let reserved = match region {
             Region::Devices => layout::PAGE,
             Region::Contexts | Region::Threads | Region::Notes => 32 << 10,
+            Region::Streams => layout::PAGE,
             Region::Modules => share(256, TABLE_FIRST).min(1 << 20),
             Region::Stacks => share(32, TABLE_FIRST).min(256 << 20),
+            Region::Frames => share(64, TABLE_FIRST).min(128 << 20),
             Region::Strings => share(32, 2 * TABLE_FIRST).min(256 << 20),
             // The largest power of two in one half: slots are found by masking.
             Region::Ring => 1 << (63 - (size / 2).max(RING_FIRST).leading_zeros()),
         };
         let first = match region {
-            Region::Modules | Region::Stacks | Region::Strings => TABLE_FIRST.min(reserved),
+            Region::Modules | Region::Stacks | Region::Frames | Region::Strings => {
+                TABLE_FIRST.min(reserved)
+            },
             Region::Ring => RING_FIRST,
             _ => reserved,
         };
@@ -304,6 +311,13 @@ fn make(process: &Process) -> Result<(), Refusal> {
             layout::note::DEGRADED,
             0,
             b"GPUSHIM_SIZE is not a size such as 64M; the default was taken",
+        );
+    }
+    if !stacks::begin(process) {
+        tables::note(
+            layout::note::DEGRADED,
+            0,
+            b"GPUSHIM_STACKS is not \"python,native\", \"python\", \"native\" or \"off\"; the default was taken",
         );
     }
     if length < wanted.unwrap_or(SIZE_DEFAULT) {

@@ -23,7 +23,7 @@ const RTLD_DEFAULT: usize = 0;
 
 /// Finds the next library after this one that defines `name`. Not by `dlvsym`, which would skip an interposer that
 /// exports without versions, and allocates when it fails.
-fn next(name: &CStr) -> usize {
+pub(crate) fn next(name: &CStr) -> usize {
     let here = next as *const () as usize;
     let mut passed = false;
     elf::find(|entry| {
@@ -38,6 +38,15 @@ fn next(name: &CStr) -> usize {
         (address != 0).then_some(address)
     })
     .unwrap_or(0)
+}
+
+/// Asks the real `dlsym` for a symbol of a library by its handle; 0 when it has none.
+pub(crate) fn defined_in(handle: usize, name: &CStr) -> usize {
+    type Dlsym = unsafe extern "C" fn(usize, *const c_char) -> *mut c_void;
+    // SAFETY: the address is that of a dlsym.
+    let dlsym = unsafe { core::mem::transmute::<usize, Dlsym>(real_dlsym()) };
+    // SAFETY: a handle that dlopen gave, and NUL-terminated text.
+    unsafe { dlsym(handle, name.as_ptr()) as usize }
 }
 
 fn real(cell: &OnceNonZeroUsize, name: &CStr) -> usize {

@@ -12,6 +12,7 @@ const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const NT_GNU_BUILD_ID: u32 = 3;
+const STT_OBJECT: u8 = 1;
 const STT_FUNC: u8 = 2;
 const SHN_UNDEF: u16 = 0;
 
@@ -212,12 +213,22 @@ impl Object {
 
     /// Address of a function that the library defines, whatever its version; 0 when it defines none.
     pub(crate) fn function(self, name: &CStr) -> usize {
+        self.symbol(name, STT_FUNC)
+    }
+
+    /// Likewise of a variable.
+    pub(crate) fn data(self, name: &CStr) -> usize {
+        self.symbol(name, STT_OBJECT)
+    }
+
+    fn symbol(self, name: &CStr, kind: u8) -> usize {
         let (Some(symbols), Some(strings)) = (self.entry(DT_SYMTAB), self.entry(DT_STRTAB)) else {
             return 0;
         };
         let table = Symbols {
             symbols: symbols as *const Sym,
             strings: strings as *const c_char,
+            kind,
         };
         let index = if let Some(hash) = self.entry(DT_GNU_HASH) {
             table.gnu(hash as *const u32, name)
@@ -233,14 +244,16 @@ impl Object {
 struct Symbols {
     symbols: *const Sym,
     strings: *const c_char,
+    /// Kind of the symbols that count.
+    kind: u8,
 }
 
 impl Symbols {
-    /// The value of symbol `index`, if it defines the function `name`.
+    /// The value of symbol `index`, if it defines `name`.
     fn defines(&self, index: u32, name: &CStr) -> Option<u64> {
         // SAFETY: the index comes from the library's own hash table.
         let symbol = unsafe { &*self.symbols.wrapping_add(index as usize) };
-        if symbol.section == SHN_UNDEF || symbol.info & 15 != STT_FUNC {
+        if symbol.section == SHN_UNDEF || symbol.info & 15 != self.kind {
             return None;
         }
         // SAFETY: names lie in the library's string table, NUL-terminated.

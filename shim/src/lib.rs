@@ -40,12 +40,17 @@ mod driver;
 mod elf;
 mod exports;
 mod process;
+mod phases;
+mod python;
 mod recorder;
 mod ring;
+mod safe;
+mod stacks;
 mod sync;
 mod sys;
 mod tables;
 mod thread;
+mod torch;
 mod watch;
 mod words;
 

@@ -10,6 +10,8 @@ use core::ptr::NonNull;
 
 use gpushim_abi::layout::{Counter, Region, header, region};
 
+use crate::python::Python;
+use crate::safe::Pages;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys;
 use crate::watch::Watch;
@@ -25,8 +27,10 @@ pub(crate) const OFF: u32 = 3;
 
 /// Longest path of a capture, bytes with the NUL.
 pub(crate) const PATH_MAX: usize = 4096;
-/// Slots of the look-up table of stack nodes; a power of two.
+/// Slots of the look-up tables of stack nodes, frames and texts; powers of two.
 pub(crate) const STACK_SLOTS: usize = 1 << 18;
+pub(crate) const FRAME_SLOTS: usize = 1 << 16;
+pub(crate) const TEXT_SLOTS: usize = 1 << 16;
 
 /// A region, as this process sees it. The numbers are private: what another process scribbles into the
 /// capture cannot lead a write astray.
@@ -65,8 +69,16 @@ pub(crate) struct Process {
     pub(crate) file: [AtomicU64; 2],
     /// Path of the capture, NUL-terminated; written while opening, read afterwards.
     path: UnsafeCell<[u8; PATH_MAX]>,
-    /// Stack nodes by hash.
+    /// Which frames stacks have, as [`Stacks`](crate::stacks) has it.
+    pub(crate) stacks: AtomicU32,
+    /// Stack nodes, frames and interned texts by hash.
     pub(crate) stack_index: [AtomicU32; STACK_SLOTS],
+    pub(crate) frame_index: [AtomicU32; FRAME_SLOTS],
+    pub(crate) text_index: [AtomicU64; TEXT_SLOTS],
+    /// Pages that can be read.
+    pub(crate) pages: Pages,
+    /// The interpreter.
+    pub(crate) python: Python,
 }
 
 // SAFETY: `path` is the only field that is not an atomic; it is written by the one thread that is opening the
@@ -108,9 +120,13 @@ impl Process {
             process.id.store(here, Ordering::Relaxed);
             process.missed.store(0, Ordering::Relaxed);
             process.watch.begin();
-            for slot in &process.stack_index {
+            for slot in process.stack_index.iter().chain(&process.frame_index) {
                 slot.store(0, Ordering::Relaxed);
             }
+            for slot in &process.text_index {
+                slot.store(0, Ordering::Relaxed);
+            }
+            process.python.begin();
         }
     }
 

@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicU16, Ordering};
 
 use gpushim_abi::effect::{digest, node, tile};
+use gpushim_abi::events::Event;
 use gpushim_abi::hooks::{CUDA_SUCCESS, CUresult, Class, Flavor, HookId, Kind, Opaque};
 use gpushim_abi::layout::{Counter, slot, thread};
 
@@ -15,7 +16,7 @@ use crate::ring::{self, Payload};
 use crate::thread::Thread;
 use crate::watch::Observation;
 use crate::words::{self, Node};
-use crate::{capture, driver, sys, tables};
+use crate::{capture, driver, stacks, sys, tables};
 
 /// Which device a call is about.
 #[derive(Clone, Copy, Debug)]
@@ -455,6 +456,7 @@ impl Call {
             Device::Unknown => slot::DEVICE_UNKNOWN,
         };
         let nested = if here.depth > 1 { slot::NESTED } else { 0 };
+        let stack = stacks::of_call(self.process, here, self.return_address, at_ns);
         ring::record(
             self.process,
             &Payload {
@@ -466,9 +468,9 @@ impl Call {
                 a,
                 b: facts.b,
                 thread: here.id,
-                stack: tables::native_stack(self.process, self.return_address),
+                stack,
                 context,
-                phase: 0,
+                stream: 0,
                 device,
                 flags: flags | facts.flags | nested,
             },
@@ -484,6 +486,87 @@ impl Call {
         if here.depth == 0 && !here.entry.is_null() {
             flight(here.entry).store(0, Ordering::Release);
         }
+    }
+}
+
+/// What is recorded that is no driver call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) event: Event,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) a: u64,
+    pub(crate) b: u64,
+    /// [`slot::DEVICE_UNKNOWN`] for none.
+    pub(crate) device: u8,
+}
+
+/// Records an event of this thread's that is no driver call.
+#[inline]
+pub(crate) fn tell(told: &Told) {
+    let Some(process) = Process::recording() else {
+        return;
+    };
+    // SAFETY: the block is this thread's own; a signal handler that runs hooks meanwhile leaves it as it was.
+    let here = unsafe { &mut *Thread::here() };
+    if here.owner != process.id.load(Ordering::Relaxed) {
+        tables::meet_thread(process, here);
+    }
+    tell_at(process, here, told, sys::monotonic_ns());
+}
+
+/// Records an event from before there was a capture, without the stack that it had.
+pub(crate) fn tell_early(process: &Process, told: &Told, at_ns: u64) {
+    let mut payload = told.payload();
+    payload.at_ns = at_ns;
+    payload.thread = sys::thread_id();
+    ring::record(process, &payload);
+}
+
+impl Told {
+    #[inline]
+    fn payload(&self) -> Payload {
+        Payload {
+            call: self.event as u16,
+            address: self.address,
+            size: self.size,
+            a: self.a,
+            b: self.b,
+            context: slot::CONTEXT_NONE,
+            device: self.device,
+            ..Payload::default()
+        }
+    }
+}
+
+#[inline]
+fn tell_at(process: &Process, here: &mut Thread, told: &Told, at_ns: u64) {
+    let stack = stacks::of_event(process, here, at_ns);
+    let stream = here.streams.get(usize::from(told.device)).map_or(0, |n| *n);
+    ring::record(
+        process,
+        &Payload {
+            at_ns,
+            thread: here.id,
+            stack,
+            stream,
+            ..told.payload()
+        },
+    );
+}
+
+/// Keeps the stream of PyTorch's that this thread has made current on a device.
+pub(crate) fn stream(device: u8, id: u64) {
+    let Some(process) = Process::recording() else {
+        return;
+    };
+    // SAFETY: as in `tell`.
+    let here = unsafe { &mut *Thread::here() };
+    if here.owner != process.id.load(Ordering::Relaxed) {
+        tables::meet_thread(process, here);
+    }
+    if let Some(place) = here.streams.get_mut(usize::from(device)) {
+        *place = tables::stream(process, device, id);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Payload {
     pub(crate) thread: u32,
     pub(crate) stack: u32,
     pub(crate) context: u16,
-    pub(crate) phase: u16,
+    pub(crate) stream: u16,
     pub(crate) device: u8,
     pub(crate) flags: u8,
 }
@@ -113,7 +113,7 @@ fn write(at: NonNull<u8>, payload: &Payload) {
     store!(at, slot::THREAD, u32, payload.thread);
     store!(at, slot::STACK, u32, payload.stack);
     store!(at, slot::CONTEXT, u16, payload.context);
-    store!(at, slot::PHASE, u16, payload.phase);
+    store!(at, slot::STREAM, u16, payload.stream);
     store!(at, slot::DEVICE, u8, payload.device);
     store!(at, slot::FLAGS, u8, payload.flags);
 }

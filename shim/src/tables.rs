@@ -8,10 +8,10 @@ use core::ffi::c_int;
 use core::ptr::NonNull;
 
 use gpushim_abi::layout::{
-    Counter, Region, context, device, module, note as note_layout, slot, stack, thread,
+    Counter, Region, context, device, frame, module, note as note_layout, slot, stack, stream, thread,
 };
 
-use crate::process::{Process, STACK_SLOTS};
+use crate::process::{Process, TEXT_SLOTS};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::thread::Thread;
 use crate::{capture, driver, elf, sys};
@@ -242,66 +242,208 @@ pub(crate) fn flush_counts(process: &Process) {
     }
 }
 
-/// The node of the stack that consists of one return address.
+/// The node of a return address that was called from `parent`.
 #[inline]
-pub(crate) fn native_stack(process: &Process, address: u64) -> u32 {
-    node(process, address, 0)
+pub(crate) fn native(process: &Process, address: u64, parent: u32) -> u32 {
+    node(process, address, parent, stack::NATIVE)
 }
 
-/// The node with this value and parent, added if it is new; 0 when the table is full.
-fn node(process: &Process, value: u64, parent: u32) -> u32 {
-    let mixed = (value ^ u64::from(parent).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// The node with this value, parent and kind, added if it is new; 0 when the table is full.
+#[inline]
+pub(crate) fn node(process: &Process, value: u64, parent: u32, kind: u32) -> u32 {
+    let mixed = (value ^ u64::from(parent).rotate_left(40) ^ u64::from(kind) << 56)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let is = |number: u32| {
+        let at = u64::from(number.wrapping_sub(1)) * stack::LEN as u64;
+        process
+            .part(Region::Stacks)
+            .bytes(at, stack::LEN as u64)
+            .is_some_and(|at| {
+                let entry = Entry(at);
+                entry.word64(stack::VALUE.start).load(Ordering::Relaxed) == value
+                    && entry.word(stack::PARENT.start).load(Ordering::Relaxed) == parent
+                    && entry.word(stack::KIND.start).load(Ordering::Relaxed) == kind
+            })
+    };
+    let add = || add_node(process, value, parent, kind);
+    look_up(process, &process.stack_index, mixed, Counter::StacksFull, is, add)
+}
+
+/// Number of the entry that `is` recognises, added if it is new; 0 when the table is full. Two threads that add the same at the same moment
+/// may leave it twice.
+#[inline(always)]
+fn look_up(
+    process: &Process,
+    index: &[AtomicU32],
+    mixed: u64,
+    lost: Counter,
+    is: impl Fn(u32) -> bool,
+    add: impl Fn() -> u32,
+) -> u32 {
     let start = (mixed >> 32) as usize;
-    // A long run of other nodes means that the table is as good as full.
+    // A long run of others means that the table is as good as full.
     for step in 0..64 {
-        let Some(place) = process.stack_index.get((start + step) % STACK_SLOTS) else {
+        let Some(place) = index.get((start + step) % index.len()) else {
             break;
         };
-        let held = place.load(Ordering::Acquire);
-        let held = if held == 0 {
-            match add_node(process, place, value, parent) {
-                Ok(added) => return added,
-                Err(other) => other,
+        // Acquire: pairs with the release below, so that the entry behind a number is complete.
+        let mut held = place.load(Ordering::Acquire);
+        if held == 0 {
+            let added = add();
+            if added == 0 {
+                return 0;
             }
-        } else {
-            held
-        };
-        if is_node(process, held, value, parent) {
+            match place.compare_exchange(0, added, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return added,
+                Err(other) => held = other,
+            }
+        }
+        if is(held) {
             return held;
         }
     }
-    process.count(Counter::StacksFull, 1);
+    process.count(lost, 1);
     0
 }
 
-fn is_node(process: &Process, number: u32, value: u64, parent: u32) -> bool {
-    let at = u64::from(number.wrapping_sub(1)) * stack::LEN as u64;
-    process
-        .part(Region::Stacks)
-        .bytes(at, stack::LEN as u64)
-        .is_some_and(|at| {
-            let entry = Entry(at);
-            entry.word64(stack::VALUE.start).load(Ordering::Relaxed) == value
-                && entry.word(stack::PARENT.start).load(Ordering::Relaxed) == parent
-        })
-}
-
-/// Adds a node at a free place of the index; the number that stands there instead when another thread was faster.
 #[cold]
-fn add_node(process: &Process, place: &AtomicU32, value: u64, parent: u32) -> Result<u32, u32> {
+#[inline(never)]
+fn add_node(process: &Process, value: u64, parent: u32, kind: u32) -> u32 {
     let _errno = sys::ErrnoGuard::new();
     let Some((index, at)) = claim(process, Region::Stacks, Counter::StacksFull) else {
-        return Ok(0);
+        return 0;
     };
     let entry = Entry(at);
     entry.put(stack::VALUE.start, &value.to_le_bytes());
     entry.put(stack::PARENT.start, &parent.to_le_bytes());
-    entry.complete(stack::KIND.start, stack::NATIVE);
-    let number = index as u32 + 1;
-    // Release: pairs with the acquire load of whoever finds the number.
-    place.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire)?;
-    meet_module(process, value);
-    Ok(number)
+    entry.complete(stack::KIND.start, kind);
+    if kind == stack::NATIVE {
+        meet_module(process, value);
+    }
+    index as u32 + 1
+}
+
+/// The number of a frame of source code, added if it is new; 0 when the table is full.
+pub(crate) fn frame(
+    process: &Process,
+    file: TextRef,
+    function: TextRef,
+    line: u32,
+    first_line: u32,
+) -> u32 {
+    let text = u64::from_le_bytes;
+    let mut mixed = u64::from(line) ^ u64::from(first_line) << 32;
+    for word in [text(file), text(function)] {
+        mixed = (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^= mixed >> 31;
+    }
+    let is = |number: u32| {
+        let at = u64::from(number.wrapping_sub(1)) * frame::LEN as u64;
+        process
+            .part(Region::Frames)
+            .bytes(at, frame::LEN as u64)
+            .is_some_and(|at| {
+                let entry = Entry(at);
+                let word = |at: usize| entry.word64(at).load(Ordering::Relaxed);
+                word(frame::FILE.start) == text(file)
+                    && word(frame::FUNCTION.start) == text(function)
+                    && entry.word(frame::LINE.start).load(Ordering::Relaxed) == line
+                    && entry.word(frame::FIRST_LINE.start).load(Ordering::Relaxed) == first_line
+            })
+    };
+    let add = || {
+        let Some((index, at)) = claim(process, Region::Frames, Counter::FramesFull) else {
+            return 0;
+        };
+        let entry = Entry(at);
+        entry.put(frame::LINE.start, &line.to_le_bytes());
+        entry.put(frame::FILE.start, &file);
+        entry.put(frame::FUNCTION.start, &function);
+        entry.put(frame::FIRST_LINE.start, &first_line.to_le_bytes());
+        entry.complete(frame::COMPLETE.start, 1);
+        index as u32 + 1
+    };
+    look_up(process, &process.frame_index, mixed, Counter::FramesFull, is, add)
+}
+
+/// Stores a text once; the empty reference when there is no room (counted).
+pub(crate) fn interned(process: &Process, bytes: &[u8]) -> TextRef {
+    if bytes.is_empty() {
+        return [0; 8];
+    }
+    let mixed = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |mixed: u64, &byte| {
+        (mixed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    let start = (mixed ^ mixed >> 32) as usize;
+    for step in 0..64 {
+        let place = &process.text_index[(start + step) % TEXT_SLOTS];
+        let mut held = place.load(Ordering::Acquire);
+        if held == 0 {
+            let added = text(process, bytes);
+            if added == [0; 8] {
+                return added;
+            }
+            let number = u64::from_le_bytes(added);
+            match place.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return added,
+                Err(other) => held = other,
+            }
+        }
+        if is_text(process, held, bytes) {
+            return held.to_le_bytes();
+        }
+    }
+    // As good as full: stored once more.
+    text(process, bytes)
+}
+
+fn is_text(process: &Process, held: u64, bytes: &[u8]) -> bool {
+    let (offset, len) = (held & 0xffff_ffff, held >> 32);
+    len == bytes.len() as u64
+        && process
+            .part(Region::Strings)
+            .bytes(offset, len)
+            .is_some_and(|at| {
+                // SAFETY: the text lies in the region, and was complete before its reference was published; it does not change.
+                let there = unsafe { core::slice::from_raw_parts(at.as_ptr(), bytes.len()) };
+                there == bytes
+            })
+}
+
+/// The number of a stream of PyTorch's; 0 when it is the default one, or the table is full.
+#[cold]
+pub(crate) fn stream(process: &Process, device: u8, id: u64) -> u16 {
+    if id == 0 {
+        return 0;
+    }
+    let part = process.part(Region::Streams);
+    let capacity = part.ready.load(Ordering::Relaxed) / stream::LEN as u64;
+    let count = part.count.load(Ordering::Relaxed).min(capacity);
+    let known = (0..count).find(|index| {
+        part.bytes(index * stream::LEN as u64, stream::LEN as u64)
+            .is_some_and(|at| {
+                let entry = Entry(at);
+                entry.word(stream::COMPLETE.start).load(Ordering::Acquire) != 0
+                    && entry.word(stream::DEVICE.start).load(Ordering::Relaxed) == device.into()
+                    && entry.word64(stream::ID.start).load(Ordering::Relaxed) == id
+            })
+    });
+    let index = match known {
+        Some(index) => index,
+        // A program that makes streams without end must not make this look-up any longer.
+        None if count == capacity => return 0,
+        None => {
+            let Some((index, at)) = claim(process, Region::Streams, Counter::TextsFull) else {
+                return 0;
+            };
+            let entry = Entry(at);
+            entry.put(stream::DEVICE.start, &u32::from(device).to_le_bytes());
+            entry.put(stream::ID.start, &id.to_le_bytes());
+            entry.complete(stream::COMPLETE.start, 1);
+            index
+        }
+    };
+    index as u16 + 1
 }
 
 /// Lists the library that an address belongs to, unless it is listed already.
@@ -423,11 +565,20 @@ pub(crate) fn meet_thread(process: &Process, here: &mut Thread) {
         }
         None => process.count(Counter::ThreadsFull, 1),
     }
-    here.begin(
-        owner,
-        id,
-        entry.map_or(core::ptr::null_mut(), |entry| entry.0.as_ptr()),
-    );
+    let (at, place) = match &entry {
+        Some(entry) => (entry.0.as_ptr(), place_of(process, entry)),
+        None => (core::ptr::null_mut(), u32::MAX),
+    };
+    here.begin(owner, id, at, place);
+}
+
+/// Index of a thread's entry.
+fn place_of(process: &Process, entry: &Entry) -> u32 {
+    let first = process.part(Region::Threads).bytes(0, thread::LEN as u64);
+    let at = entry.0.as_ptr() as usize;
+    first.map_or(u32::MAX, |first| {
+        ((at - first.as_ptr() as usize) / thread::LEN) as u32
+    })
 }
 
 /// A free entry, or one whose thread has died.

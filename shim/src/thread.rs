@@ -15,11 +15,14 @@ global_asm!(
     ".globl gpushim_thread",
     ".hidden gpushim_thread",
     ".type gpushim_thread,@object",
-    ".size gpushim_thread,64",
+    ".size gpushim_thread,128",
     "gpushim_thread:",
-    ".zero 64",
+    ".zero 128",
     ".popsection",
 );
+
+/// Devices of which a thread's stream of PyTorch's is known.
+pub(crate) const STREAMS: usize = 16;
 
 /// A thread's block; all zero at first.
 #[derive(Debug)]
@@ -43,9 +46,15 @@ pub(crate) struct Thread {
     pub(crate) switched_to: u64,
     /// Hooked calls that this thread is inside of.
     pub(crate) depth: u32,
+    /// Index of its entry, `u32::MAX` when it has none.
+    pub(crate) place: u32,
+    /// Whether it is reading its own frames: a signal handler may come in between.
+    pub(crate) is_walking: bool,
+    /// Numbers of PyTorch's streams that it made current, by device; 0 for the default stream.
+    pub(crate) streams: [u16; STREAMS],
 }
 
-const _: () = assert!(size_of::<Thread>() <= 64);
+const _: () = assert!(size_of::<Thread>() <= 128);
 
 impl Thread {
     /// The calling thread's block.
@@ -65,10 +74,13 @@ impl Thread {
     }
 
     /// Forgets what a parent process's thread knew.
-    pub(crate) fn begin(&mut self, owner: u32, id: u32, entry: *mut u8) {
+    pub(crate) fn begin(&mut self, owner: u32, id: u32, entry: *mut u8, place: u32) {
         self.owner = owner;
         self.id = id;
         self.entry = entry;
+        self.place = place;
+        self.is_walking = false;
+        self.streams = [0; STREAMS];
         self.context = core::ptr::null_mut();
         self.context_index = slot::CONTEXT_NONE;
         self.context_device = slot::DEVICE_UNKNOWN;

@@ -2,6 +2,7 @@
 //! and what does not fit costs an entry, not the report.
 
 mod head;
+mod stacks;
 mod tables;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use gpushim_abi::layout::{Counter, Region, header, region, slot};
 use crate::error::{Damage, Error};
 pub use head::Identity;
 use head::{check_header, identity, region_places};
+pub use stacks::{Autograd, Frame, Stack, absent_text};
 pub use tables::{Context, Device, InFlight, Module, Note, Tables, Thread, symbol};
 
 /// A ring up to this length is copied whole before it is looked at: 4 MiB.
@@ -30,7 +32,8 @@ const fn table_max(which: Region) -> u64 {
         // Threads are found by number, contexts by 16 bits.
         Region::Contexts | Region::Threads => 4 << 20,
         Region::Modules | Region::Notes => 8 << 20,
-        Region::Stacks | Region::Strings => 256 << 20,
+        Region::Stacks | Region::Strings | Region::Frames => 256 << 20,
+        Region::Streams => 1 << 20,
         Region::Ring => 0,
     }
 }

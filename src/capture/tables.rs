@@ -1,7 +1,8 @@
 //! What records refer to: devices, contexts, threads, modules, stacks, texts and notes.
 
+use gpushim_abi::events::Event;
 use gpushim_abi::hooks::HookId;
-use gpushim_abi::layout::{Region, context, device, module, note, stack, thread};
+use gpushim_abi::layout::{Region, context, device, module, note, stream, thread};
 
 use super::{u16_at, u32_at, u64_at};
 use crate::error::Error;
@@ -100,7 +101,10 @@ pub struct Tables {
     pub modules: Vec<Module>,
     /// Facts.
     pub notes: Vec<Note>,
-    stacks: Vec<u8>,
+    /// PyTorch's streams, as device and id.
+    pub streams: Vec<(u8, u64)>,
+    pub(super) stacks: Vec<u8>,
+    pub(super) frames: Vec<u8>,
     strings: Vec<u8>,
 }
 
@@ -112,6 +116,7 @@ impl Tables {
         let mut tables = Self {
             strings: load(Region::Strings)?.0,
             stacks: load(Region::Stacks)?.0,
+            frames: load(Region::Frames)?.0,
             ..Self::default()
         };
         for (index, entry) in entries(&load(Region::Devices)?.0, device::LEN).enumerate() {
@@ -174,6 +179,12 @@ impl Tables {
                 });
             }
         }
+        for entry in entries(&load(Region::Streams)?.0, stream::LEN) {
+            let device = u8::try_from(u32_at(entry, stream::DEVICE.start));
+            tables
+                .streams
+                .push((device.unwrap_or(u8::MAX), u64_at(entry, stream::ID.start)));
+        }
         for entry in entries(&load(Region::Notes)?.0, note::LEN) {
             let value = u32_at(entry, note::VALUE.start);
             let text = tables.text(&entry[note::TEXT]);
@@ -225,14 +236,6 @@ impl Tables {
         self.devices.iter().find(|device| device.ordinal == ordinal)
     }
 
-    /// The innermost return address of a stack.
-    pub fn return_address(&self, node: u32) -> Option<u64> {
-        let at = (node.checked_sub(1)? as usize).checked_mul(stack::LEN)?;
-        let entry = self.stacks.get(at..at + stack::LEN)?;
-        (u32_at(entry, stack::KIND.start) == stack::NATIVE)
-            .then(|| u64_at(entry, stack::VALUE.start))
-    }
-
     /// The library that an address belongs to; the one listed last where several had the place in turn.
     pub fn module(&self, address: u64) -> Option<&Module> {
         self.modules
@@ -278,6 +281,9 @@ impl InFlight {
 
 /// Name of a call by its row id.
 pub fn symbol(call: u16) -> String {
+    if let Some(event) = Event::from_raw(call) {
+        return event.name().to_owned();
+    }
     HookId::from_raw(call).map_or_else(
         || format!("call {call} of a later version"),
         |hook| hook.hook().symbol.to_owned(),

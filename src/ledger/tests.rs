@@ -34,7 +34,7 @@ fn call(call: HookId, address: u64, size: u64) -> Step {
         thread: 1,
         stack: 0,
         context: 0,
-        phase: 0,
+        stream: 0,
         device: if matches!(hook.kind, gpushim_abi::hooks::Kind::Alloc(_)) {
             0
         } else {

@@ -68,6 +68,17 @@ pub(super) fn write(
     )
 }
 
+/// Who made a group's call: the program's own line, and the library that called the driver.
+fn who(group: &Group) -> String {
+    match &group.site {
+        None => group.caller.clone(),
+        Some(site) => {
+            let library = group.caller.split('+').next().unwrap_or_default();
+            format!("{} · {library}", site.short())
+        }
+    }
+}
+
 fn rows(out: &mut dyn Write, groups: &[Group], width: usize) -> io::Result<()> {
     // Bytes, count, size, place, call, caller, births. Where all are in one place it goes without saying.
     let place = |group: &Group| group.device.map_or_else(|| "host".to_owned(), gpu);
@@ -85,7 +96,7 @@ fn rows(out: &mut dyn Write, groups: &[Group], width: usize) -> io::Result<()> {
                     place(group)
                 },
                 group.call.clone(),
-                plain(&group.caller),
+                plain(&who(group)),
                 births(group.count, group.first_seconds, group.last_seconds),
             ]
         })

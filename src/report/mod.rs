@@ -13,14 +13,14 @@ use gpushim_abi::effect::Place;
 use gpushim_abi::hooks::Class;
 use gpushim_abi::layout::Counter;
 
-use crate::capture::{Capture, Note, Tally};
+use crate::capture::{Capture, Note, Stack, Tally, absent_text};
 use crate::error::Error;
 use crate::ledger::{self, End, Ledger, Object, Origin};
 use crate::render::{names, units};
 use crate::session::{Fate, Standing};
 pub use losses::losses;
 pub use model::{
-    Context, Device, Failure, Group, HostMemory, InFlight, Notes, Process, Records, Together,
+    Context, Device, Failure, Frame, Group, HostMemory, InFlight, Notes, Process, Records, Together,
     Totals,
 };
 pub use shared::Shared;
@@ -53,6 +53,8 @@ fn counter_name(counter: Counter) -> &'static str {
         Counter::TextsFull => "texts_full",
         Counter::Unhooked => "unhooked_entry_points",
         Counter::Foreign => "foreign_answers",
+        Counter::FramesFull => "frames_full",
+        Counter::EarlyMarks => "early_marks_lost",
     }
 }
 
@@ -510,6 +512,14 @@ impl Births {
     }
 }
 
+/// Why a stack has no frames of Python, or not all.
+fn stack_note(stack: &Stack) -> Option<&'static str> {
+    if stack.cut {
+        return Some("outer frames were left out: the stack is too deep");
+    }
+    stack.absent.map(absent_text)
+}
+
 fn groups(capture: &Capture, alive: &[&Object]) -> Vec<Group> {
     let opened = capture.identity.opened_monotonic_ns;
     // First by the stack, which is a number, then by the caller's place in its library, which is text: the same site may have
@@ -521,19 +531,24 @@ fn groups(capture: &Capture, alive: &[&Object]) -> Vec<Group> {
             .or_insert_with(|| Births::of(object))
             .add(object);
     }
-    let mut groups: BTreeMap<(u16, String, u64, Option<u8>), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<(u16, String, Vec<Frame>, u64, Option<u8>), Group> = BTreeMap::new();
     for ((call, stack, size, device), births) in by_stack {
         let first = units::seconds_since(births.first_ns, opened);
         let last = units::seconds_since(births.last_ns, opened);
         let caller = capture.tables.caller(stack);
+        let frames = capture.tables.stack(stack);
+        let python: Vec<Frame> = frames.python.iter().map(Frame::from).collect();
         let group = groups
-            .entry((call, caller, size, device))
-            .or_insert_with_key(|(call, caller, size, device)| Group {
-                call: crate::capture::symbol(*call),
-                caller: caller.clone(),
+            .entry((call, caller.clone(), python.clone(), size, device))
+            .or_insert_with(|| Group {
+                call: crate::capture::symbol(call),
+                caller,
+                site: frames.site().map(Frame::from),
+                stack: python,
+                stack_note: stack_note(&frames),
                 space: class_name(births.class),
-                device: *device,
-                size: *size,
+                device,
+                size,
                 count: 0,
                 bytes: 0,
                 first_seconds: first,

@@ -254,13 +254,53 @@ pub struct HostMemory {
     pub reserved_count: u64,
 }
 
-/// Allocations of the same call, caller, size and device.
+/// A line of a function in a source file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Frame {
+    /// File.
+    pub file: String,
+    /// Line, 0 unknown.
+    pub line: u32,
+    /// Function.
+    pub function: String,
+}
+
+impl Frame {
+    /// `file.py:12 function`, the file by its last part.
+    pub fn short(&self) -> String {
+        let leaf = self.file.rsplit('/').next().unwrap_or_default();
+        match (self.line, self.function.is_empty()) {
+            (0, true) => leaf.to_owned(),
+            (0, false) => format!("{leaf} {}", self.function),
+            (line, true) => format!("{leaf}:{line}"),
+            (line, false) => format!("{leaf}:{line} {}", self.function),
+        }
+    }
+}
+
+impl From<&crate::capture::Frame> for Frame {
+    fn from(frame: &crate::capture::Frame) -> Self {
+        Self {
+            file: frame.file.clone(),
+            line: frame.line,
+            function: frame.function.clone(),
+        }
+    }
+}
+
+/// Allocations of the same call, stack, size and device.
 #[derive(Debug, Serialize)]
 pub struct Group {
     /// The call.
     pub call: String,
     /// Library and offset of the caller.
     pub caller: String,
+    /// The program's own line: the innermost frame that is not an installed library's.
+    pub site: Option<Frame>,
+    /// Python's frames, innermost first.
+    pub stack: Vec<Frame>,
+    /// Why there are none, or fewer than there were.
+    pub stack_note: Option<&'static str>,
     /// "linear", "physical", "array", "pool", "graph", "managed", "ipc", "external", "pinned", "registered" or "reserved".
     pub space: &'static str,
     /// Device ordinal.

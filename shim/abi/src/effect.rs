@@ -32,8 +32,8 @@ pub struct Record {
     pub stack: u32,
     /// Context index, or [`slot::CONTEXT_NONE`].
     pub context: u16,
-    /// Phase, 0 none.
-    pub phase: u16,
+    /// Stream of PyTorch's: a number of the streams table, 0 none.
+    pub stream: u16,
     /// Device ordinal, or [`slot::DEVICE_UNKNOWN`].
     pub device: u8,
     /// [`slot::REFUSED`], [`slot::NESTED`], [`slot::OBSERVED`], [`slot::CAPTURED`].
@@ -69,7 +69,7 @@ impl Record {
             thread: read!(bytes, slot::THREAD, u32),
             stack: read!(bytes, slot::STACK, u32),
             context: read!(bytes, slot::CONTEXT, u16),
-            phase: read!(bytes, slot::PHASE, u16),
+            stream: read!(bytes, slot::STREAM, u16),
             device: bytes[slot::DEVICE.start],
             flags: bytes[slot::FLAGS.start],
         }
@@ -89,7 +89,7 @@ impl Record {
         bytes[slot::THREAD].copy_from_slice(&self.thread.to_le_bytes());
         bytes[slot::STACK].copy_from_slice(&self.stack.to_le_bytes());
         bytes[slot::CONTEXT].copy_from_slice(&self.context.to_le_bytes());
-        bytes[slot::PHASE].copy_from_slice(&self.phase.to_le_bytes());
+        bytes[slot::STREAM].copy_from_slice(&self.stream.to_le_bytes());
         bytes[slot::DEVICE.start] = self.device;
         bytes[slot::FLAGS.start] = self.flags;
         bytes
@@ -666,7 +666,7 @@ mod tests {
             thread: 3,
             stack: 4,
             context: 5,
-            phase: 6,
+            stream: 6,
             device: 1,
             flags: 0,
         }

@@ -154,11 +154,15 @@ pub enum Counter {
     Unhooked,
     /// Answers for hooked names from a library that is not the driver in use.
     Foreign,
+    /// Frames not listed: the frames region was full.
+    FramesFull,
+    /// Marks and ranges that came before there was a capture, and did not fit into what is kept of these.
+    EarlyMarks,
 }
 
 impl Counter {
     /// Every counter, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::SlotBusy,
         Self::RingNotReady,
         Self::WhileOpening,
@@ -170,6 +174,8 @@ impl Counter {
         Self::TextsFull,
         Self::Unhooked,
         Self::Foreign,
+        Self::FramesFull,
+        Self::EarlyMarks,
     ];
 
     /// Where the header keeps this counter.
@@ -219,11 +225,15 @@ pub enum Region {
     Notes = 7,
     /// The records.
     Ring = 8,
+    /// Python frames and the like, which stack nodes refer to.
+    Frames = 12,
+    /// PyTorch's streams.
+    Streams = 13,
 }
 
 impl Region {
     /// Every region of this version, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Devices,
         Self::Contexts,
         Self::Threads,
@@ -232,11 +242,17 @@ impl Region {
         Self::Strings,
         Self::Notes,
         Self::Ring,
+        Self::Frames,
+        Self::Streams,
     ];
 
     /// Place in the region table that the shim gives this region.
     pub const fn index(self) -> usize {
-        self as usize - 1
+        match self {
+            Self::Frames => 8,
+            Self::Streams => 9,
+            first => first as usize - 1,
+        }
     }
 
     /// Length of one entry, bytes.
@@ -250,6 +266,8 @@ impl Region {
             Self::Strings => 1,
             Self::Notes => note::LEN,
             Self::Ring => slot::LEN,
+            Self::Frames => frame::LEN,
+            Self::Streams => stream::LEN,
         }
     }
 }
@@ -366,7 +384,89 @@ pub mod stack {
     pub const KIND: Range<usize> = after(PARENT, 4);
     /// Kind of a node whose value is a return address.
     pub const NATIVE: u32 = 1;
+    /// Kind of a node whose value is the number of a [`frame`](super::frame) of Python.
+    pub const PYTHON: u32 = 2;
+    /// Kind of a node whose value is the number of a frame that names a node of PyTorch's autograd graph, which is being evaluated.
+    pub const AUTOGRAD: u32 = 3;
+    /// Kind of a node whose value is the number of another node: the stack at which the autograd node above it was made.
+    pub const FORWARD: u32 = 4;
+    /// Kind of a first node that stands for outer frames that were not recorded: the stack is deeper than the limit.
+    pub const CUT: u32 = 5;
+    /// Kind of a first node that says why there are no Python frames; see [`Absent`](super::Absent).
+    pub const ABSENT: u32 = 6;
     const _: () = assert!(KIND.end == LEN);
+}
+
+/// A frame of source code; frame *n* is entry *n* - 1.
+pub mod frame {
+    use super::{Range, after};
+
+    /// Length of an entry, bytes.
+    pub const LEN: usize = 32;
+    /// 1 once complete, `u32`.
+    pub const COMPLETE: Range<usize> = 0..4;
+    /// Line, `u32`, 0 unknown.
+    pub const LINE: Range<usize> = after(COMPLETE, 4);
+    /// Text: file.
+    pub const FILE: Range<usize> = after(LINE, 8);
+    /// Text: function, by its qualified name where the interpreter has one.
+    pub const FUNCTION: Range<usize> = after(FILE, 8);
+    /// First line of the function, `u32`, 0 unknown.
+    pub const FIRST_LINE: Range<usize> = after(FUNCTION, 4);
+    const _: () = assert!(FIRST_LINE.end <= LEN);
+}
+
+/// A stream of PyTorch's.
+pub mod stream {
+    use super::{Range, after};
+
+    /// Length of an entry, bytes.
+    pub const LEN: usize = 16;
+    /// 1 once complete, `u32`.
+    pub const COMPLETE: Range<usize> = 0..4;
+    /// Device ordinal, `u32`.
+    pub const DEVICE: Range<usize> = after(COMPLETE, 4);
+    /// PyTorch's id of the stream, `u64`; 0 is the default stream.
+    pub const ID: Range<usize> = after(DEVICE, 8);
+    const _: () = assert!(ID.end == LEN);
+}
+
+/// Why a stack has no Python frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u64)]
+pub enum Absent {
+    /// The thread is none of Python's.
+    ForeignThread = 1,
+    /// The thread is known to Python and runs no Python code, as PyTorch's autograd workers do.
+    NoFrames = 2,
+    /// The interpreter's version is not one whose structures are known.
+    UnknownVersion = 3,
+    /// The interpreter has no GIL, and frees what is read.
+    FreeThreaded = 4,
+    /// The interpreter is ending.
+    Finalizing = 5,
+    /// The interpreter's structures could not be read, or were not what they should be.
+    Unreadable = 6,
+    /// Switched off.
+    Off = 7,
+}
+
+impl Absent {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::ForeignThread,
+        Self::NoFrames,
+        Self::UnknownVersion,
+        Self::FreeThreaded,
+        Self::Finalizing,
+        Self::Unreadable,
+        Self::Off,
+    ];
+
+    /// The reason with this number.
+    pub fn from_raw(value: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| *reason as u64 == value)
+    }
 }
 
 /// A fact noted once.
@@ -418,10 +518,10 @@ pub mod slot {
     pub const STACK: Range<usize> = after(THREAD, 4);
     /// Context index, `u16`.
     pub const CONTEXT: Range<usize> = after(STACK, 2);
-    /// Phase, `u16`.
-    pub const PHASE: Range<usize> = after(CONTEXT, 2);
+    /// Stream of PyTorch's, `u16`: the number of an entry of the streams region, 0 none.
+    pub const STREAM: Range<usize> = after(CONTEXT, 2);
     /// Device ordinal, `u8`.
-    pub const DEVICE: Range<usize> = after(PHASE, 1);
+    pub const DEVICE: Range<usize> = after(STREAM, 1);
     /// Flags, `u8`.
     pub const FLAGS: Range<usize> = after(DEVICE, 1);
 

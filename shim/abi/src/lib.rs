@@ -8,11 +8,14 @@
 //! - [`effect`]: what a record does to memory and to contexts. The reader applies effects to its
 //!   tables today; a fold inside the recorder can apply the same ones later, so the two cannot disagree.
 //!
+//! - [`events`]: records that are no driver calls.
+//!
 //! The crate is `no_std`, has no dependency and no unsafe code.
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod effect;
+pub mod events;
 pub mod hooks;
 pub mod layout;
 mod table;
