@@ -137,7 +137,6 @@ unsafe fn bytes<'t>(text: *const c_char) -> &'t [u8] {
 ///
 /// # Safety
 /// `text` is null or NUL-terminated.
-#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn gpushim_mark(text: *const c_char) {
     // SAFETY: the caller's promise.
     tell(Event::Mark, 0, unsafe { bytes(text) }, b"");
@@ -520,7 +519,7 @@ type Initialize = unsafe extern "C" fn(Option<GetExportTable>) -> c_int;
 /// # Safety
 /// NVTX's own contract for this function.
 #[allow(non_snake_case, reason = "NVIDIA's own name")]
-#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code, reason = "only the assembly names it"))]
 pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTable>) -> c_int {
     let other = other_tool().is_some_and(|initialize| {
         // SAFETY: the other tool's own function, called as NVTX would.
@@ -611,3 +610,24 @@ fn function_of(path: &[u8], name: &CStr) -> usize {
     }
     crate::doors::defined_in(library as usize, name)
 }
+
+// The names that programs find, at a version that every look-up sees.
+#[cfg(not(test))]
+core::arch::global_asm!(
+    ".globl gpushim_entry_mark",
+    ".type gpushim_entry_mark, @function",
+    "gpushim_entry_mark:",
+    "    endbr64",
+    "    jmp {mark}",
+    ".size gpushim_entry_mark, . - gpushim_entry_mark",
+    ".symver gpushim_entry_mark, gpushim_mark@@GPUSHIM_1",
+    ".globl gpushim_entry_nvtx",
+    ".type gpushim_entry_nvtx, @function",
+    "gpushim_entry_nvtx:",
+    "    endbr64",
+    "    jmp {nvtx}",
+    ".size gpushim_entry_nvtx, . - gpushim_entry_nvtx",
+    ".symver gpushim_entry_nvtx, InitializeInjectionNvtx2@@GPUSHIM_1",
+    mark = sym gpushim_mark,
+    nvtx = sym InitializeInjectionNvtx2,
+);

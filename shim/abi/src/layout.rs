@@ -249,9 +249,16 @@ impl Region {
     /// Place in the region table that the shim gives this region.
     pub const fn index(self) -> usize {
         match self {
+            Self::Devices => 0,
+            Self::Contexts => 1,
+            Self::Threads => 2,
+            Self::Modules => 3,
+            Self::Stacks => 4,
+            Self::Strings => 5,
+            Self::Notes => 6,
+            Self::Ring => 7,
             Self::Frames => 8,
             Self::Streams => 9,
-            first => first as usize - 1,
         }
     }
 
