@@ -463,7 +463,7 @@ fn a_process_is_alive_dead_or_out_of_reach() {
     assert_eq!(fate(&made), running);
     // Another process has its number now.
     made.owner.start_ticks += 1;
-    let gone = "ended without an exit (killed, crashed or _exit)".to_owned();
+    let gone = "ended without an exit (killed, crashed, _exit or exec)".to_owned();
     assert_eq!(fate(&made), (gone, true, "at the end".to_owned()));
     made.clean_exit = 2_000_000_000;
     assert_eq!(

@@ -3,6 +3,7 @@
 //! Space is always taken before it is touched, and no descriptor is kept: a program may close every descriptor that
 //! it does not know, and the next file it opens would get our number.
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 
 use gpushim_abi::layout::{self, Counter, EXTENSION, Region, Text, header, slot};
@@ -59,29 +60,56 @@ impl Refusal {
 }
 
 /// Text built in place, NUL-terminated; what does not fit makes the whole unusable, never shorter.
-struct Line<const N: usize> {
-    bytes: [u8; N],
+struct Line<'b> {
+    bytes: &'b mut [u8],
     len: usize,
     fits: bool,
 }
 
-impl<const N: usize> Line<N> {
-    const fn new() -> Self {
+/// Room for paths and the like while the capture is being opened: programs call the driver on stacks of a few KiB.
+struct Room([UnsafeCell<[u8; PATH_MAX]>; 4]);
+
+// SAFETY: only the one thread of the process that is opening the capture asks for room, once for each place.
+unsafe impl Sync for Room {}
+
+static ROOM: Room = Room([const { UnsafeCell::new([0; PATH_MAX]) }; 4]);
+
+/// What each place of the room is for.
+#[derive(Clone, Copy)]
+enum For {
+    Path,
+    Prefix,
+    Reading,
+    Environment,
+}
+
+/// A place of the room. Each is asked for where the one before it with the same purpose is not used any more.
+fn room(place: For) -> &'static mut [u8] {
+    // SAFETY: as said at `Room`.
+    unsafe { &mut *ROOM.0[place as usize].get() }
+}
+
+impl<'b> Line<'b> {
+    fn new(bytes: &'b mut [u8]) -> Self {
+        if let Some(first) = bytes.first_mut() {
+            *first = 0;
+        }
         Self {
-            bytes: [0; N],
+            bytes,
             len: 0,
             fits: true,
         }
     }
 
     fn push(&mut self, text: &[u8]) -> &mut Self {
-        match self.bytes.get_mut(self.len..self.len + text.len()) {
-            // One byte stays for the NUL.
-            Some(place) if self.len + text.len() < N => {
-                for (to, from) in place.iter_mut().zip(text) {
+        let len = self.len + text.len();
+        // One byte stays for the NUL: the room has been used before.
+        match self.bytes.get_mut(self.len..=len) {
+            Some(place) => {
+                for (to, from) in place.iter_mut().zip(text.iter().chain(b"\0")) {
                     *to = *from;
                 }
-                self.len += text.len();
+                self.len = len;
             }
             _ => self.fits = false,
         }
@@ -111,7 +139,7 @@ impl<const N: usize> Line<N> {
         if !self.fits {
             return None;
         }
-        CStr::from_bytes_until_nul(&self.bytes).ok()
+        CStr::from_bytes_until_nul(self.bytes).ok()
     }
 }
 
@@ -161,7 +189,8 @@ fn complain(refusal: Refusal) {
     if sys::variable(c"GPUSHIM_LOG").is_none_or(|value| value == b"0") {
         return;
     }
-    let mut line = Line::<256>::new();
+    let mut bytes = [0; 256];
+    let mut line = Line::new(&mut bytes);
     line.push(b"gpushim: nothing is recorded in process ")
         .number(u64::from(sys::process_id()), 10)
         .push(b": ")
@@ -225,7 +254,7 @@ fn plan(size: u64) -> Plan {
         let first = match region {
             Region::Modules | Region::Stacks | Region::Frames | Region::Strings => {
                 TABLE_FIRST.min(reserved)
-            },
+            }
             Region::Ring => RING_FIRST,
             _ => reserved,
         };
@@ -279,13 +308,22 @@ fn make(process: &Process) -> Result<(), Refusal> {
     }
     let (directory, mut path) = directory()?;
     let file = create(&directory, &mut path, &plan)?;
-    let identity = file.identity().ok_or(Refusal::new(
-        b"the capture cannot be examined",
-        sys::errno(),
-    ))?;
-    let base = file
-        .map(plan.len as usize)
-        .map_err(|e| Refusal::new(b"the capture cannot be mapped", e))?;
+    let mapped = || {
+        let identity = file.identity().ok_or(Refusal::new(
+            b"the capture cannot be examined",
+            sys::errno(),
+        ))?;
+        let base = file
+            .map(plan.len as usize)
+            .map_err(|e| Refusal::new(b"the capture cannot be mapped", e))?;
+        Ok((identity, base))
+    };
+    let (identity, base) = mapped().inspect_err(|_| {
+        // Nothing will ever be in it.
+        if let Some(path) = path.path() {
+            sys::remove_path(path);
+        }
+    })?;
     drop(file);
     process.attach(base);
     process.file[0].store(identity.device, Ordering::Relaxed);
@@ -333,13 +371,12 @@ fn make(process: &Process) -> Result<(), Refusal> {
 }
 
 /// Makes and opens the directory for captures; with it its path, ending in a slash.
-fn directory() -> Result<(File, Line<PATH_MAX>), Refusal> {
-    let mut path = Line::<PATH_MAX>::new();
+fn directory() -> Result<(File, Line<'static>), Refusal> {
+    let mut path = Line::new(room(For::Path));
     let shared = if let Some(asked) = sys::variable(c"GPUSHIM_DIR") {
         if !asked.starts_with(b"/") {
             // Kept absolute: the program may change its directory before the capture grows.
-            let mut here = [0; PATH_MAX];
-            path.push(sys::read_link(c"/proc/self/cwd", &mut here))
+            path.push(sys::read_link(c"/proc/self/cwd", room(For::Reading)))
                 .push(b"/");
         }
         path.push(asked);
@@ -374,7 +411,7 @@ fn directory() -> Result<(File, Line<PATH_MAX>), Refusal> {
 /// Makes a directory and those above it that are missing.
 fn make_directories(path: &CStr) {
     let bytes = path.to_bytes();
-    let mut prefix = Line::<PATH_MAX>::new();
+    let mut prefix = Line::new(room(For::Prefix));
     for (at, &byte) in bytes.iter().enumerate() {
         if byte == b'/'
             && at > 0
@@ -388,10 +425,10 @@ fn make_directories(path: &CStr) {
 }
 
 /// Creates the file and takes the space for its first steps.
-fn create(directory: &File, path: &mut Line<PATH_MAX>, plan: &Plan) -> Result<File, Refusal> {
-    let mut name = Line::<128>::new();
-    let mut executable = [0; 1024];
-    let executable = sys::read_link(c"/proc/self/exe", &mut executable);
+fn create(directory: &File, path: &mut Line<'_>, plan: &Plan) -> Result<File, Refusal> {
+    let mut bytes = [0; 128];
+    let mut name = Line::new(&mut bytes);
+    let executable = sys::read_link(c"/proc/self/exe", room(For::Reading));
     let program = executable.rsplit(|&b| b == b'/').next().unwrap_or_default();
     if program.is_empty() {
         // No /proc here.
@@ -461,20 +498,17 @@ fn write_header(process: &Process, len: u64) {
     let text = |which: Text, bytes: &[u8]| {
         put(which.at().start, &tables::text(process, bytes));
     };
-    let mut buffer = [0; PATH_MAX];
-    text(
-        Text::Executable,
-        sys::read_link(c"/proc/self/exe", &mut buffer),
-    );
-    let line = sys::read_file(c"/proc/self/cmdline", &mut buffer);
+    let buffer = room(For::Reading);
+    text(Text::Executable, sys::read_link(c"/proc/self/exe", buffer));
+    let line = sys::read_file(c"/proc/self/cmdline", buffer);
     text(Text::CommandLine, line.strip_suffix(b"\0").unwrap_or(line));
     text(
         Text::WorkingDirectory,
-        sys::read_link(c"/proc/self/cwd", &mut buffer),
+        sys::read_link(c"/proc/self/cwd", buffer),
     );
     text(Text::Host, sys::host(&mut [0; 65]));
     text(Text::ShimVersion, env!("CARGO_PKG_VERSION").as_bytes());
-    let driver_len = driver::path(&mut buffer);
+    let driver_len = driver::path(buffer);
     text(
         Text::DriverFile,
         buffer.get(..driver_len).unwrap_or_default(),
@@ -483,7 +517,7 @@ fn write_header(process: &Process, len: u64) {
         Text::Session,
         sys::variable(c"GPUSHIM_SESSION").unwrap_or_default(),
     );
-    let mut environment = Line::<PATH_MAX>::new();
+    let mut environment = Line::new(room(For::Environment));
     for name in ENVIRONMENT {
         if let Some(value) = sys::variable(name) {
             // One value too long for the line must not take the others with it.
@@ -556,6 +590,10 @@ pub(crate) fn grow(process: &Process, which: Region, needed: u64) {
 
 /// Takes more of the file's space.
 fn extend(process: &Process, offset: u64, len: u64) -> Result<(), &'static [u8]> {
+    // Through the mapping where the kernel can do that: no descriptor that the program's own might be taken for, no path.
+    if sys::populate(process.at(offset), len as usize).is_ok() {
+        return Ok(());
+    }
     let file = File::open(None, process.path(), libc::O_RDWR | libc::O_NOFOLLOW, 0)
         .map_err(|_| &b"the capture cannot grow: its file is gone or cannot be opened"[..])?;
     let is_ours = file.identity().is_some_and(|identity| {
@@ -655,13 +693,15 @@ mod tests {
 
     #[test]
     fn lines_never_overflow() {
-        let mut line = Line::<8>::new();
+        let mut bytes = [1; 8];
+        let mut line = Line::new(&mut bytes);
         line.push(b"abc").number(1234, 10);
         assert_eq!(line.text(), b"abc1234");
         assert_eq!(line.path(), Some(c"abc1234"));
         line.push(b"x");
         assert_eq!(line.path(), None);
-        let mut line = Line::<64>::new();
+        let mut bytes = [1; 64];
+        let mut line = Line::new(&mut bytes);
         line.number(u64::MAX, 16).push(b" ").number(0, 10);
         assert_eq!(line.text(), b"ffffffffffffffff 0");
     }

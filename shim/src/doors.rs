@@ -10,7 +10,7 @@ use gpushim_abi::layout::{Counter, note};
 use once_cell::race::OnceNonZeroUsize;
 
 use crate::driver::{self, Answer};
-use crate::elf;
+use crate::elf::{self, Object};
 use crate::{exports, tables};
 
 /// The next library's `dlsym`: glibc's, or another interposer's that comes after us.
@@ -24,17 +24,17 @@ const RTLD_DEFAULT: usize = 0;
 /// Finds the next library after this one that defines `name`. Not by `dlvsym`, which would skip an interposer that
 /// exports without versions, and allocates when it fails.
 pub(crate) fn next(name: &CStr) -> usize {
-    let here = next as *const () as usize;
     let mut passed = false;
     elf::find(|entry| {
-        if entry.holds(here) {
+        let object = entry.object()?;
+        if object.key() == elf::own() {
             passed = true;
             return None;
         }
         if !passed {
             return None;
         }
-        let address = entry.object()?.function(name);
+        let address = object.function(name);
         (address != 0).then_some(address)
     })
     .unwrap_or(0)
@@ -132,7 +132,14 @@ unsafe fn decide(
         RTLD_NEXT if !we_are_next(caller, name) => return Decision::PASS,
         _ => {}
     }
-    let found = look_up(handle);
+    let mut found = look_up(handle);
+    if found.is_null() && handle == RTLD_DEFAULT {
+        // The caller's own scope comes after the global one, and only the caller's: a plug-in that is linked against the driver and loaded
+        // with RTLD_LOCAL. A handle is the library's node in the loader's list.
+        if let Some(own) = elf::holding(caller).and_then(|entry| entry.handle()) {
+            found = look_up(own);
+        }
+    }
     if found.is_null() {
         // "Next" after the caller is "next" after us, but glibc before 2.36 would show the caller our own export there.
         // Anything else is asked again by the caller itself: the same null, and its own message in dlerror.
@@ -143,7 +150,7 @@ unsafe fn decide(
         };
     }
     match wanted {
-        Wanted::Driver => match driver::identify(found as usize) {
+        Wanted::Driver => match driver::identify(found as usize, name) {
             Answer::Hooked(hook) => Decision::give(exports::thunk(hook)),
             Answer::Foreign => {
                 tables::tally(Counter::Foreign);
@@ -162,20 +169,20 @@ unsafe fn decide(
 
 /// Whether a caller's "next" definition of `name` would be ours: it was loaded before us, and nothing in between defines the name.
 fn we_are_next(caller: usize, name: &CStr) -> bool {
-    let here = we_are_next as *const () as usize;
+    let Some(caller) = Object::holding(caller) else {
+        return false;
+    };
     let mut passed = false;
     elf::find(|entry| {
-        if entry.holds(here) {
+        let object = entry.object()?;
+        if object.key() == elf::own() {
             return Some(passed);
         }
-        if entry.holds(caller) {
+        if object.key() == caller.key() {
             passed = true;
             return None;
         }
-        let defines = passed
-            && entry
-                .object()
-                .is_some_and(|object| object.function(name) != 0);
+        let defines = passed && object.function(name) != 0;
         defines.then_some(false)
     })
     .unwrap_or(false)
@@ -454,7 +461,8 @@ pub(crate) unsafe fn cuGetExportTable(
     let real: Real = unsafe { core::mem::transmute::<usize, Real>(real) };
     // SAFETY: the caller's promise, passed on unchanged.
     let status = unsafe { real(ppExportTable, pExportTableId) };
-    if !pExportTableId.is_null() {
+    // Refused, it may not have looked at the UUID.
+    if status == CUDA_SUCCESS && !pExportTableId.is_null() {
         // SAFETY: the driver has just read this UUID of 16 bytes.
         let id = unsafe { pExportTableId.cast::<[u8; 16]>().read_unaligned() };
         tables::note(note::EXPORT_TABLE, status as u32, &uuid_text(id));

@@ -17,6 +17,8 @@ const HOOK_COUNT: usize = HOOKS.len();
 static LIBRARY: AtomicUsize = AtomicUsize::new(0);
 /// Its functions by row; 0 for one that it lacks.
 static REAL: [AtomicUsize; HOOK_COUNT] = [const { AtomicUsize::new(0) }; HOOK_COUNT];
+/// First address of that library and the first after it.
+static SPAN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// Functions that the recorder itself asks, by [`Query`].
 static QUERIES: [AtomicUsize; Query::ALL.len()] = [const { AtomicUsize::new(0) }; Query::ALL.len()];
 
@@ -104,12 +106,17 @@ pub(crate) fn real(hook: HookId) -> Option<usize> {
 #[cold]
 fn find_by_scan(hook: HookId) -> Option<usize> {
     if LIBRARY.load(Ordering::Acquire) == 0 {
-        let ours = here();
-        let object = elf::find(|entry| {
-            let object = entry.object()?;
-            (object.key() != ours && is_driver(object)).then_some(object)
-        })?;
-        adopt(object);
+        let candidate = |named: bool| {
+            elf::find(|entry| {
+                let object = entry.object()?;
+                let is_ours = object.key() == elf::own();
+                let fits = !named || object.is_called(b"libcuda.so");
+                (!is_ours && fits && is_driver(object)).then_some(object)
+            })
+        };
+        // A library of stubs may be loaded before the driver.
+        adopt(candidate(true).or_else(|| candidate(false))?);
+        interposed();
     }
     match REAL[hook.index()].load(Ordering::Relaxed) {
         0 => None,
@@ -117,14 +124,54 @@ fn find_by_scan(hook: HookId) -> Option<usize> {
     }
 }
 
-/// Key of this very library.
-fn here() -> usize {
-    Object::holding(here as *const () as usize).map_or(0, Object::key)
+/// A program that calls us through its procedure linkage table would call, without us, the first library after us that was preloaded and
+/// defines the name, and the driver where none does.
+fn interposed() {
+    let Some(preloaded) = sys::variable(c"LD_PRELOAD") else {
+        return;
+    };
+    let mut passed = false;
+    elf::find(|entry| {
+        let object = entry.object()?;
+        if object.key() == elf::own() {
+            passed = true;
+            return None;
+        }
+        if !passed || object.key() == LIBRARY.load(Ordering::Relaxed) {
+            return None;
+        }
+        let leaf = entry
+            .path()
+            .rsplit(|&b| b == b'/')
+            .next()
+            .unwrap_or_default();
+        if !preloaded
+            .split(|&b| b == b':' || b == b' ')
+            .any(|item| !leaf.is_empty() && item.ends_with(leaf))
+        {
+            // Preloaded libraries come one after the other.
+            return Some(());
+        }
+        if object.function(c"gpushim_mark") != 0 {
+            // A second copy of us would pass the call back.
+            return None;
+        }
+        for (real, hook) in REAL.iter().zip(HOOKS) {
+            let address = object.function(exports::name(hook.id));
+            if address != 0 {
+                real.store(address, Ordering::Relaxed);
+            }
+        }
+        None::<()>
+    });
 }
 
 /// Whether a library is a CUDA driver, or a shim that stands before one.
 fn is_driver(object: Object) -> bool {
-    object.function(c"cuInit") != 0 && object.function(c"cuMemAlloc_v2") != 0
+    object.function(c"cuInit") != 0
+        && object.function(c"cuMemAlloc_v2") != 0
+        // Another copy of ourselves is none.
+        && object.function(c"gpushim_mark") == 0
 }
 
 /// Takes this library as the driver in use and learns its functions. Threads that do it at the same moment write
@@ -146,6 +193,11 @@ fn adopt(object: Object) {
     for (real, hook) in REAL.iter().zip(HOOKS) {
         let address = object.function(exports::name(hook.id));
         real.store(address, Ordering::Relaxed);
+    }
+    if let Some(entry) = elf::holding(key) {
+        let (start, end) = entry.span();
+        SPAN[0].store(start as usize, Ordering::Relaxed);
+        SPAN[1].store(end as usize, Ordering::Relaxed);
     }
     for (place, (_, name)) in QUERIES.iter().zip(Query::ALL) {
         place.store(object.function(name), Ordering::Release);
@@ -172,18 +224,33 @@ pub(crate) enum Answer {
     Foreign,
 }
 
-/// Tells what an address is that a look-up by name gave, and takes its library as the driver if there is none yet.
-pub(crate) fn identify(address: usize) -> Answer {
-    if let Some(hook) = recognise(address) {
+/// Tells what an address is that a look-up of this name gave, and takes its library as the driver if there is none yet.
+pub(crate) fn identify(address: usize, name: &CStr) -> Answer {
+    // By name too: after a driver was unloaded, another library's function may have the address of one that we remember.
+    if let Some(hook) = recognise(address)
+        && (exports::name(hook) == name || is_alias(address, exports::name(hook), name))
+    {
         return Answer::Hooked(hook);
     }
     if let Some(object) = Object::holding(address)
-        && object.key() != here()
+        && object.key() != elf::own()
         && is_driver(object)
     {
         adopt(object);
     }
     recognise(address).map_or(Answer::Foreign, Answer::Hooked)
+}
+
+/// Whether an address lies in the library in use: a call that returns there is the driver's own.
+pub(crate) fn is_inside(address: u64) -> bool {
+    let [start, end] = [0, 1].map(|at: usize| SPAN[at & 1].load(Ordering::Relaxed) as u64);
+    (start..end).contains(&address)
+}
+
+/// Whether one library calls the function at this address by both names.
+fn is_alias(address: usize, one: &CStr, other: &CStr) -> bool {
+    Object::holding(address)
+        .is_some_and(|object| object.function(one) == address && object.function(other) == address)
 }
 
 /// Copies the path of the driver's file; the bytes copied.

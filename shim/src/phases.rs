@@ -76,7 +76,9 @@ fn tell(event: Event, id: u64, text: &[u8], domain: &[u8]) {
         }
         // SAFETY: the place was claimed by counting and is this thread's until the store below.
         unsafe { *place.fact.get() = fact };
-        place.event.store(u32::from(event as u16), Ordering::Release);
+        place
+            .event
+            .store(u32::from(event as u16), Ordering::Release);
         return;
     };
     let reference = |text: &[u8]| {
@@ -103,7 +105,10 @@ pub(crate) fn flush(process: &Process) {
         // SAFETY: complete, since its event was stored, and it does not change any more.
         let fact = unsafe { &*place.fact.get() };
         let [a, b] = [0, 1].map(|at: usize| {
-            let text = fact.texts.get(at).and_then(|text| text.get(..*fact.lens.get(at)?));
+            let text = fact
+                .texts
+                .get(at)
+                .and_then(|text| text.get(..*fact.lens.get(at)?));
             u64::from_le_bytes(tables::interned(process, text.unwrap_or_default()))
         });
         recorder::tell_early(
@@ -195,9 +200,13 @@ static HANDLE_TEXTS: [AtomicU32; HANDLES] = [const { AtomicU32::new(0) }; HANDLE
 /// Keeps a text; its place, `None` when there is no room.
 fn keep(text: &[u8]) -> Option<usize> {
     let text = text.get(..text.len().min(255)).unwrap_or_default();
-    let at = ARENA.used.fetch_add(1 + text.len() as u32, Ordering::Relaxed) as usize;
+    let at = ARENA
+        .used
+        .fetch_add(1 + text.len() as u32, Ordering::Relaxed) as usize;
     if at + 1 + text.len() > ARENA_LEN {
-        ARENA.used.fetch_sub(1 + text.len() as u32, Ordering::Relaxed);
+        ARENA
+            .used
+            .fetch_sub(1 + text.len() as u32, Ordering::Relaxed);
         return None;
     }
     let to = ARENA.bytes.get().cast::<u8>().wrapping_add(at);
@@ -338,9 +347,19 @@ unsafe fn tell_with(event: Event, id: u64, attributes: *const Attributes, domain
     let message = unsafe { at.wrapping_add(MESSAGE).cast::<u64>().read_unaligned() };
     match kind {
         // SAFETY: NVTX's contract for messages of this kind.
-        ASCII => tell(event, id, unsafe { bytes(message as *const c_char) }, domain),
+        ASCII => tell(
+            event,
+            id,
+            unsafe { bytes(message as *const c_char) },
+            domain,
+        ),
         // SAFETY: likewise.
-        UNICODE => tell(event, id, unsafe { Narrow::new(message as *const u32) }.text(), domain),
+        UNICODE => tell(
+            event,
+            id,
+            unsafe { Narrow::new(message as *const u32) }.text(),
+            domain,
+        ),
         REGISTERED => tell(event, id, named(message), domain),
         _ => tell(event, id, b"", domain),
     }
@@ -555,9 +574,10 @@ pub(crate) unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTa
                 continue;
             }
             // Until the other tool is initialised, the places hold NVTX's own functions, which would come back to us.
-            if other && let Some(kept) = BEFORE
-                .get(usize::from(module == CORE2))
-                .and_then(|module| module.get(number))
+            if other
+                && let Some(kept) = BEFORE
+                    .get(usize::from(module == CORE2))
+                    .and_then(|module| module.get(number))
             {
                 // SAFETY: NVTX's place for a function.
                 kept.store(unsafe { place.read() }, Ordering::Relaxed);

@@ -184,6 +184,11 @@ impl Process {
         self.base.load(Ordering::Relaxed)
     }
 
+    /// Where an offset of the file is mapped.
+    pub(crate) fn at(&self, offset: u64) -> *mut u8 {
+        self.base().wrapping_add(offset as usize)
+    }
+
     /// A word of the header, at one of the layout's offsets.
     pub(crate) fn header64(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at.is_multiple_of(8) && at + 8 <= header::LEN);

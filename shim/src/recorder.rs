@@ -86,8 +86,15 @@ fn enter(process: &'static Process, hook: HookId, address: u64, size: u64, entry
     if here.owner != process.id.load(Ordering::Relaxed) {
         tables::meet_thread(process, here);
     }
-    if here.depth == 0 && !here.entry.is_null() {
-        show(process, here.entry, hook, address, size);
+    // A call that began further down this stack is over: the program jumped out of it, as from a signal handler.
+    if here.depth != 0 && entry.to_bits() > here.stack_pointer {
+        here.depth = 0;
+    }
+    if here.depth == 0 {
+        here.stack_pointer = entry.to_bits();
+        if !here.entry.is_null() {
+            show(process, here.entry, hook, address, size);
+        }
     }
     here.depth += 1;
     Call {
@@ -455,7 +462,12 @@ impl Call {
             Device::Ordinal(ordinal) => ordinal,
             Device::Unknown => slot::DEVICE_UNKNOWN,
         };
-        let nested = if here.depth > 1 { slot::NESTED } else { 0 };
+        // Not every call inside another is the driver's own: a signal handler's is the program's.
+        let nested = if here.depth > 1 && driver::is_inside(self.return_address) {
+            slot::NESTED
+        } else {
+            0
+        };
         let stack = stacks::of_call(self.process, here, self.return_address, at_ns);
         ring::record(
             self.process,
@@ -482,7 +494,7 @@ impl Call {
     pub(crate) fn leave(self) {
         // SAFETY: the block is this thread's own.
         let here = unsafe { &mut *self.thread };
-        here.depth -= 1;
+        here.depth = here.depth.saturating_sub(1);
         if here.depth == 0 && !here.entry.is_null() {
             flight(here.entry).store(0, Ordering::Release);
         }

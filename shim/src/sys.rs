@@ -147,8 +147,9 @@ pub(crate) struct File(c_int);
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is ours and is not used again.
-        unsafe { libc::close(self.0) };
+        // SAFETY: the descriptor is ours and is not used again. The system call, here and below, since libc's functions are cancellation
+        // points, and the program may not be prepared to end in a driver call.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 
@@ -170,14 +171,36 @@ impl File {
         let at = directory.map_or(libc::AT_FDCWD, |d| d.0);
         // SAFETY: the path is NUL-terminated.
         let fd = unsafe {
-            libc::openat(
+            libc::syscall(
+                libc::SYS_openat,
                 at,
                 path.as_ptr(),
                 flags | libc::O_CLOEXEC,
                 libc::c_uint::from(mode),
             )
         };
-        if fd < 0 { Err(errno()) } else { Ok(Self(fd)) }
+        if fd < 0 {
+            return Err(errno());
+        }
+        let file = Self(fd as c_int);
+        if file.0 > libc::STDERR_FILENO {
+            return Ok(file);
+        }
+        // The program has closed its standard streams, and may write to them all the same.
+        // SAFETY: the descriptor is ours.
+        let moved = unsafe {
+            libc::syscall(
+                libc::SYS_fcntl,
+                file.0,
+                libc::F_DUPFD_CLOEXEC,
+                libc::STDERR_FILENO + 1,
+            )
+        };
+        if moved < 0 {
+            Err(errno())
+        } else {
+            Ok(Self(moved as c_int))
+        }
     }
 
     /// Reads from the start into `buffer`; the bytes read, 0 on any error.
@@ -185,7 +208,8 @@ impl File {
         let mut have = 0;
         while let Some(rest) = buffer.get_mut(have..).filter(|rest| !rest.is_empty()) {
             // SAFETY: the kernel writes at most the length of `rest`.
-            let got = unsafe { libc::read(self.0, rest.as_mut_ptr().cast(), rest.len()) };
+            let got =
+                unsafe { libc::syscall(libc::SYS_read, self.0, rest.as_mut_ptr(), rest.len()) };
             match usize::try_from(got) {
                 Ok(0) | Err(_) => break,
                 Ok(got) => have += got,
@@ -256,6 +280,15 @@ impl File {
     }
 }
 
+/// Takes the space behind a part of a mapping, so that touching it cannot fail; needs no descriptor. `errno` as the error, EINVAL where the
+/// kernel is older than 5.14.
+pub(crate) fn populate(at: *mut u8, len: usize) -> Result<(), c_int> {
+    const MADV_POPULATE_WRITE: c_int = 23;
+    // SAFETY: the caller's mapping; pages are made, bytes stay as they are.
+    let answer = unsafe { libc::madvise(at.cast(), len, MADV_POPULATE_WRITE) };
+    if answer == 0 { Ok(()) } else { Err(errno()) }
+}
+
 /// Takes `len` zeroed bytes of this process's own; a forked child sees zeros again where the kernel can do that.
 /// The second value says whether it can.
 pub(crate) fn private_memory(len: usize) -> Option<(*mut u8, bool)> {
@@ -297,6 +330,12 @@ pub(crate) fn make_directory(path: &CStr) {
 pub(crate) fn remove(directory: &File, name: &CStr) {
     // SAFETY: the name is NUL-terminated, the descriptor is open.
     unsafe { libc::unlinkat(directory.0, name.as_ptr(), 0) };
+}
+
+/// Likewise by its path.
+pub(crate) fn remove_path(path: &CStr) {
+    // SAFETY: the path is NUL-terminated.
+    unsafe { libc::unlinkat(libc::AT_FDCWD, path.as_ptr(), 0) };
 }
 
 /// Reads a symbolic link; the bytes of its target.
@@ -372,6 +411,24 @@ pub(crate) fn file_size_limit() -> u64 {
 
 /// Writes to standard error, once, as far as it goes.
 pub(crate) fn say(text: &[u8]) {
+    let mut stream = libc::pollfd {
+        fd: libc::STDERR_FILENO,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one descriptor, no waiting.
+    unsafe { libc::syscall(libc::SYS_poll, &raw mut stream, 1, 0) };
+    // A pipe that nobody reads any more would be SIGPIPE, and a full one would be waited for.
+    if stream.revents != libc::POLLOUT {
+        return;
+    }
     // SAFETY: the kernel reads at most the text's length.
-    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_write,
+            libc::STDERR_FILENO,
+            text.as_ptr(),
+            text.len(),
+        )
+    };
 }

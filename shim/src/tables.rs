@@ -8,7 +8,8 @@ use core::ffi::c_int;
 use core::ptr::NonNull;
 
 use gpushim_abi::layout::{
-    Counter, Region, context, device, frame, module, note as note_layout, slot, stack, stream, thread,
+    Counter, Region, context, device, frame, module, note as note_layout, slot, stack, stream,
+    thread,
 };
 
 use crate::process::{Process, TEXT_SLOTS};
@@ -266,7 +267,14 @@ pub(crate) fn node(process: &Process, value: u64, parent: u32, kind: u32) -> u32
             })
     };
     let add = || add_node(process, value, parent, kind);
-    look_up(process, &process.stack_index, mixed, Counter::StacksFull, is, add)
+    look_up(
+        process,
+        &process.stack_index,
+        mixed,
+        Counter::StacksFull,
+        is,
+        add,
+    )
 }
 
 /// Number of the entry that `is` recognises, added if it is new; 0 when the table is full. Two threads that add the same at the same moment
@@ -363,7 +371,14 @@ pub(crate) fn frame(
         entry.complete(frame::COMPLETE.start, 1);
         index as u32 + 1
     };
-    look_up(process, &process.frame_index, mixed, Counter::FramesFull, is, add)
+    look_up(
+        process,
+        &process.frame_index,
+        mixed,
+        Counter::FramesFull,
+        is,
+        add,
+    )
 }
 
 /// Stores a text once; the empty reference when there is no room (counted).
@@ -371,9 +386,11 @@ pub(crate) fn interned(process: &Process, bytes: &[u8]) -> TextRef {
     if bytes.is_empty() {
         return [0; 8];
     }
-    let mixed = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |mixed: u64, &byte| {
-        (mixed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
+    let mixed = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |mixed: u64, &byte| {
+            (mixed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
     let start = (mixed ^ mixed >> 32) as usize;
     for step in 0..64 {
         let place = &process.text_index[(start + step) % TEXT_SLOTS];
@@ -448,16 +465,12 @@ pub(crate) fn stream(process: &Process, device: u8, id: u64) -> u16 {
 
 /// Lists the library that an address belongs to, unless it is listed already.
 fn meet_module(process: &Process, address: u64) {
-    elf::find(|entry| {
-        if !entry.holds(address as usize) {
-            return None;
-        }
+    if let Some(entry) = elf::holding(address as usize) {
         let (start, end) = entry.span();
         if !is_listed(process, start, end, entry.bias()) {
-            list_module(process, entry, start, end);
+            list_module(process, &entry, start, end);
         }
-        Some(())
-    });
+    }
 }
 
 fn is_listed(process: &Process, start: u64, end: u64, bias: u64) -> bool {
@@ -475,7 +488,7 @@ fn is_listed(process: &Process, start: u64, end: u64, bias: u64) -> bool {
     })
 }
 
-fn list_module(process: &Process, loaded: &elf::Entry<'_>, start: u64, end: u64) {
+fn list_module(process: &Process, loaded: &elf::Entry, start: u64, end: u64) {
     let mut build_id = [0; 20];
     let build_id_len = loaded.build_id(&mut build_id);
     let mut own_path = [0; 1024];
@@ -586,6 +599,11 @@ fn thread_entry(process: &Process, owner: u32, id: u32) -> Option<Entry> {
     let part = process.part(Region::Threads);
     let capacity = part.ready.load(Ordering::Relaxed) / thread::LEN as u64;
     let fresh = part.count.load(Ordering::Relaxed) < capacity;
+    // In a program with more threads than entries, not every new one asks after all the others.
+    let lost = process.header64(Counter::ThreadsFull.at().start);
+    if !fresh && !lost.load(Ordering::Relaxed).is_multiple_of(64) {
+        return None;
+    }
     let first = if fresh {
         part.count.fetch_add(1, Ordering::Relaxed)
     } else {

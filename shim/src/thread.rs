@@ -46,6 +46,8 @@ pub(crate) struct Thread {
     pub(crate) switched_to: u64,
     /// Hooked calls that this thread is inside of.
     pub(crate) depth: u32,
+    /// Where the outermost of them found the stack.
+    pub(crate) stack_pointer: u64,
     /// Index of its entry, `u32::MAX` when it has none.
     pub(crate) place: u32,
     /// Whether it is reading its own frames: a signal handler may come in between.

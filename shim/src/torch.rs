@@ -13,8 +13,8 @@ use core::ffi::CStr;
 use gpushim_abi::events::Event;
 use once_cell::race::OnceNonZeroUsize;
 
-use crate::recorder::{self, Told};
 use crate::doors;
+use crate::recorder::{self, Told};
 
 /// `DeviceType::CUDA`.
 const CUDA: u8 = 1;

@@ -105,8 +105,10 @@ impl Frame {
 
 /// `…/lib/python3.12/asyncio/events.py` and the like.
 fn in_standard_library(file: &str) -> bool {
-    file.split_once("/lib/python3.")
-        .is_some_and(|(_, rest)| rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('/'))
+    file.split_once("/lib/python3.").is_some_and(|(_, rest)| {
+        rest.trim_start_matches(|c: char| c.is_ascii_digit())
+            .starts_with('/')
+    })
 }
 
 /// A node of a capture.
@@ -216,7 +218,10 @@ mod tests {
         };
         let stack = Stack {
             python: vec![
-                frame("/opt/venv/lib/python3.12/site-packages/torch/optim/adam.py", 1),
+                frame(
+                    "/opt/venv/lib/python3.12/site-packages/torch/optim/adam.py",
+                    1,
+                ),
                 frame("/usr/lib/python3.12/contextlib.py", 2),
                 frame("/home/me/train.py", 3),
                 frame("/home/me/main.py", 4),

@@ -20,8 +20,8 @@ use crate::render::{names, units};
 use crate::session::{Fate, Standing};
 pub use losses::losses;
 pub use model::{
-    Context, Device, Failure, Frame, Group, HostMemory, InFlight, Notes, Process, Records, Together,
-    Totals,
+    Context, Device, Failure, Frame, Group, HostMemory, InFlight, Notes, Process, Records,
+    Together, Totals,
 };
 pub use shared::Shared;
 
@@ -98,7 +98,7 @@ pub fn fate_text(fate: Fate) -> String {
         Fate::Exited => "exited".to_owned(),
         Fate::Signal(signal) => format!("ended by {}", names::signal(signal)),
         Fate::Status(status) => format!("ended with status {status}"),
-        Fate::Gone => "ended without an exit (killed, crashed or _exit)".to_owned(),
+        Fate::Gone => "ended without an exit (killed, crashed, _exit or exec)".to_owned(),
         Fate::Elsewhere => "of another host or an earlier boot, its end unknown".to_owned(),
         Fate::OtherNamespace => "of another pid namespace, may still be running".to_owned(),
     }

@@ -95,6 +95,8 @@ struct Stack {
     cut: u32,
     len: u32,
     steps: [(Step, u32); DEPTH],
+    /// The walk that is under way, innermost frame first.
+    fresh: [MaybeUninit<Step>; DEPTH],
 }
 
 /// What a frame is recognised by.
@@ -216,7 +218,9 @@ fn find(python: &Python, reader: Reader<'_>) -> Result<(), Option<Absent>> {
     python.layout.store(index as u32, Ordering::Relaxed);
     python.this_thread.store(this_thread, Ordering::Relaxed);
     python.is_finalizing.store(is_finalizing, Ordering::Relaxed);
-    python.code_type.store(code_type as usize, Ordering::Relaxed);
+    python
+        .code_type
+        .store(code_type as usize, Ordering::Relaxed);
     Ok(())
 }
 
@@ -301,17 +305,54 @@ fn walk(process: &Process, here: &mut Thread, at_ns: u64) -> u32 {
         return absent(process, Absent::ForeignThread as u64);
     }
     let reader = Reader::new(process, at_ns);
+    if !here.is_walking
+        && let Some(last) = python.last.get(here.place as usize)
+    {
+        here.is_walking = true;
+        // SAFETY: the place is this thread's, and `is_walking` keeps its signal handlers away.
+        let last = unsafe { &mut *last.0.get() };
+        let found = frames(python, layout, reader, state, &mut last.fresh);
+        let node = found.map(|(len, cut)| {
+            // SAFETY: `frames` has filled this many.
+            let fresh =
+                unsafe { core::slice::from_raw_parts(last.fresh.as_ptr().cast::<Step>(), len) };
+            let known = if last.cut == u32::from(cut) {
+                last.len
+            } else {
+                0
+            };
+            let node = intern(process, layout, reader, fresh, cut, &mut last.steps, known);
+            last.cut = cut.into();
+            last.len = if node == 0 { 0 } else { len as u32 };
+            (len, node)
+        });
+        here.is_walking = false;
+        return outcome(process, node);
+    }
+    alone(process, layout, reader, state)
+}
+
+/// A walk without a place of the thread's own: the process has too many threads, or a signal handler came into another walk.
+#[cold]
+#[inline(never)]
+fn alone(process: &Process, layout: &Layout, reader: Reader<'_>, state: u64) -> u32 {
     let mut fresh = [MaybeUninit::<Step>::uninit(); DEPTH];
-    match frames(python, layout, reader, state, &mut fresh) {
+    let found = frames(&process.python, layout, reader, state, &mut fresh);
+    let node = found.map(|(len, cut)| {
+        // SAFETY: `frames` has filled this many.
+        let fresh = unsafe { core::slice::from_raw_parts(fresh.as_ptr().cast::<Step>(), len) };
+        (len, intern(process, layout, reader, fresh, cut, &mut [], 0))
+    });
+    outcome(process, node)
+}
+
+/// The node of a walk that found frames, or that of the reason why it found none.
+#[inline]
+fn outcome(process: &Process, walked: Option<(usize, u32)>) -> u32 {
+    match walked {
         None => absent(process, Absent::Unreadable as u64),
         Some((0, _)) => absent(process, Absent::NoFrames as u64),
-        Some((len, cut)) => {
-            // SAFETY: `frames` has filled this many.
-            let fresh = unsafe {
-                core::slice::from_raw_parts(fresh.as_ptr().cast::<Step>(), len)
-            };
-            intern(process, layout, reader, here, fresh, cut)
-        }
+        Some((_, node)) => node,
     }
 }
 
@@ -404,7 +445,10 @@ fn print(layout: &Layout, reader: Reader<'_>, code: u64) -> Option<u64> {
         }
     }
     let table = word(layout.code_lines);
-    let (name, table_len) = (word(layout.code_name), reader.value::<u64>(table + BYTES_LEN)?);
+    let (name, table_len) = (
+        word(layout.code_name),
+        reader.value::<u64>(table + BYTES_LEN)?,
+    );
     let file_len = reader.value::<u64>(file + TEXT_LEN)?;
     let data = file + u64::from(layout.text_ascii);
     let last = reader.value::<u64>(data.wrapping_add(file_len.saturating_sub(8)))?;
@@ -424,34 +468,26 @@ fn print(layout: &Layout, reader: Reader<'_>, code: u64) -> Option<u64> {
     Some(print)
 }
 
-/// The node of the innermost of these frames, which come innermost first.
+/// The node of the innermost of these frames, which come innermost first. `last` are those of the thread's last stack, outermost first, of which
+/// `known` are still what they were; it becomes this stack.
+#[inline(always)]
 fn intern(
     process: &Process,
     layout: &Layout,
     reader: Reader<'_>,
-    here: &mut Thread,
     fresh: &[Step],
     cut: bool,
+    last: &mut [(Step, u32)],
+    known: u32,
 ) -> u32 {
-    let mut last = if here.is_walking {
-        None
-    } else {
-        process.python.last.get(here.place as usize)
-    };
-    here.is_walking = true;
     let mut node = if cut {
         tables::node(process, 0, 0, stack::CUT)
     } else {
         0
     };
-    // SAFETY: the place is this thread's, and `is_walking` keeps its signal handlers away.
-    let mut last = last.as_mut().map(|last| unsafe { &mut *last.0.get() });
-    let mut known = match &mut last {
-        Some(last) if last.cut == u32::from(cut) => last.len as usize,
-        _ => 0,
-    };
+    let mut known = known as usize;
     for (depth, step) in fresh.iter().rev().enumerate() {
-        let place = last.as_mut().and_then(|last| last.steps.get_mut(depth));
+        let place = last.get_mut(depth);
         if depth < known
             && let Some((there, number)) = &place
             && there == step
@@ -460,8 +496,7 @@ fn intern(
             continue;
         }
         known = 0;
-        let frame = frame(process, layout, reader, *step);
-        node = match frame {
+        node = match frame(process, layout, reader, *step) {
             0 => 0,
             frame => tables::node(process, frame.into(), node, stack::PYTHON),
         };
@@ -472,11 +507,6 @@ fn intern(
             *place = (*step, node);
         }
     }
-    if let Some(last) = last {
-        last.cut = cut.into();
-        last.len = if node == 0 { 0 } else { fresh.len() as u32 };
-    }
-    here.is_walking = false;
     node
 }
 
@@ -505,7 +535,11 @@ fn frame(process: &Process, layout: &Layout, reader: Reader<'_>, step: Step) -> 
 #[cold]
 #[inline(never)]
 fn decode(process: &Process, layout: &Layout, reader: Reader<'_>, step: Step) -> u32 {
-    let word = |offset: u16| reader.value::<u64>(step.code + u64::from(offset)).unwrap_or(0);
+    let word = |offset: u16| {
+        reader
+            .value::<u64>(step.code + u64::from(offset))
+            .unwrap_or(0)
+    };
     let first = reader
         .value::<i32>(step.code + u64::from(layout.code_first_line))
         .unwrap_or(0);
@@ -518,7 +552,11 @@ fn decode(process: &Process, layout: &Layout, reader: Reader<'_>, step: Step) ->
             .cast_signed(),
         // 3.10 counts units of two bytes.
         None => {
-            let unit = if layout.lines == layout::Lines::Ranges { 2 } else { 1 };
+            let unit = if layout.lines == layout::Lines::Ranges {
+                2
+            } else {
+                1
+            };
             i64::from((step.instruction as u32).cast_signed()) * unit
         }
     };
