@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands;
+use crate::commands::sites::Asked;
 use crate::error::Error;
+use crate::report::moment::Moment;
+use crate::report::sites::Order;
 use crate::report::views::View;
 
 /// The flight recorder for GPU memory.
@@ -39,6 +42,13 @@ enum Command {
         gpushim report --at 3.2s            the state 3.2 s after the first call\n  gpushim report --view vmm          each handle: released? mapped where? exported?\n  gpushim report --format json run/*.gpushim"
     )]
     Report(Report),
+    /// Say which lines took the memory, and which gave it back
+    #[command(
+        after_help = "A MOMENT is a time since the first call (3.2s, 150ms, 5min), a clock reading (@NANOSECONDS since 1970), or a phase that the program named\n\
+        by NVTX or gpushim_mark: NAME for its beginning, NAME:end for its end, NAME#2 for the second of that name.\n\n\
+        Examples:\n  gpushim sites --sort peak\n  gpushim sites --from 'epoch 1' --to 'epoch 2' --alive-at 'epoch 3'\n  gpushim sites --from 'epoch 1' --to 'epoch 2' --sort growth"
+    )]
+    Sites(Sites),
     /// Draw the memory of each device over time, and list the calls
     #[command(
         after_help = "Examples:\n  gpushim timeline\n  gpushim timeline --device 0 --events 50\n  gpushim timeline --format csv --all > calls.csv"
@@ -115,9 +125,38 @@ pub struct Report {
     /// List the objects of one kind, each with its state, instead of the screen
     #[arg(long, value_enum)]
     pub view: Option<View>,
-    /// The state at this moment: time since the capture was opened, such as 3.2s or 150ms
-    #[arg(long, value_name = "TIME", value_parser = commands::report::moment)]
-    pub at: Option<f64>,
+    /// The state at this moment: a time since the capture was opened, such as 3.2s or 150ms, or a phase that the program named
+    #[arg(long, visible_alias = "alive-at", value_name = "MOMENT")]
+    pub at: Option<Moment>,
+}
+
+/// `gpushim sites`.
+#[derive(Debug, Args)]
+pub struct Sites {
+    /// Which captures.
+    #[command(flatten)]
+    pub input: Input,
+    /// What comes first
+    #[arg(long, value_enum, default_value_t)]
+    pub sort: Order,
+    /// Only PyTorch's blocks, or only the driver's allocations
+    #[arg(long, value_enum)]
+    pub level: Option<Asked>,
+    /// Only what was taken from this moment on: a time such as 3.2s, or a phase that the program named
+    #[arg(long, value_name = "MOMENT")]
+    pub from: Option<Moment>,
+    /// Only what was taken before this moment
+    #[arg(long, value_name = "MOMENT")]
+    pub to: Option<Moment>,
+    /// Only what was alive at this moment
+    #[arg(long, value_name = "MOMENT")]
+    pub alive_at: Option<Moment>,
+    /// Show the stack below each line
+    #[arg(long)]
+    pub stacks: bool,
+    /// Show every line
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// `gpushim timeline`.
@@ -188,6 +227,7 @@ pub fn main() -> ExitCode {
     let answer = match cli.command {
         Command::Run(run) => commands::run::main(&run),
         Command::Report(report) => commands::report::main(&report),
+        Command::Sites(sites) => commands::sites::main(&sites),
         Command::Timeline(timeline) => commands::timeline::main(&timeline),
         Command::Ls(ls) => commands::ls::main(&ls),
         Command::Doctor(doctor) => commands::doctor::main(&doctor),

@@ -248,13 +248,18 @@ impl Tables {
     pub fn caller(&self, node: u32) -> String {
         match self.return_address(node) {
             None => "unknown caller".to_owned(),
-            Some(address) => match self.module(address) {
-                None => format!("{address:#x}, in no library"),
-                Some(module) => {
-                    let leaf = module.path.rsplit('/').next().unwrap_or_default();
-                    format!("{leaf}+{:#x}", address.wrapping_sub(module.bias))
-                }
-            },
+            Some(address) => self.place(address),
+        }
+    }
+
+    /// An address as library and offset in its file, or bare.
+    pub fn place(&self, address: u64) -> String {
+        match self.module(address) {
+            None => format!("{address:#x}, in no library"),
+            Some(module) => {
+                let leaf = module.path.rsplit('/').next().unwrap_or_default();
+                format!("{leaf}+{:#x}", address.wrapping_sub(module.bias))
+            }
         }
     }
 

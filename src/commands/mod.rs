@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod ls;
 pub mod report;
 pub mod run;
+pub mod sites;
 pub mod timeline;
 
 use std::io::Write;

@@ -19,24 +19,6 @@ struct Document<'a> {
     together: Vec<Together>,
 }
 
-/// Reads a moment: a number with an optional unit.
-///
-/// # Errors
-/// When it is none; the text says what one looks like.
-pub fn moment(text: &str) -> Result<f64, String> {
-    let (number, factor) = if let Some(number) = text.strip_suffix("ms") {
-        (number, 1e-3)
-    } else if let Some(number) = text.strip_suffix("min") {
-        (number, 60.0)
-    } else {
-        (text.strip_suffix('s').unwrap_or(text), 1.0)
-    };
-    match number.trim().parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value * factor),
-        _ => Err("a time since the first call, such as 3.2s, 150ms or 5min".to_owned()),
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -46,7 +28,7 @@ pub fn main(arguments: &cli::Report) -> Result<ExitCode, Error> {
     say_skipped(&skipped);
     let options = Options {
         device: arguments.input.device.clone(),
-        at_seconds: arguments.at,
+        at: arguments.at.clone(),
     };
     let readings = report::session(&captures, &options)?;
     if let Some(device) = &options.device
@@ -164,20 +146,4 @@ fn csv(processes: &[Process]) -> Result<(), Error> {
     }
     out.flush()?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_are_read_with_their_unit() {
-        assert_eq!(moment("3.2s"), Ok(3.2));
-        assert_eq!(moment("150ms"), Ok(0.15));
-        assert_eq!(moment("2min"), Ok(120.0));
-        assert_eq!(moment("7"), Ok(7.0));
-        for bad in ["", "s", "-1s", "soon", "NaN", "inf", "3h"] {
-            assert!(moment(bad).is_err(), "{bad}");
-        }
-    }
 }

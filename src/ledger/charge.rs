@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use gpushim_abi::hooks::Class;
 
-use super::{Ledger, Object};
+use super::sites::{Level, SiteKey};
+use super::{Ledger, Object, is_memory};
 use crate::timeline::Timeline;
 
 /// The driver takes device memory in blocks of this many bytes.
@@ -72,9 +73,25 @@ fn is_array(class: Class) -> bool {
     matches!(class, Class::Array | Class::MipmappedArray)
 }
 
+impl Object {
+    /// Where its memory was taken; `None` for what is no memory, or another process's.
+    pub fn site(&self) -> Option<SiteKey> {
+        (is_memory(self.class) && !self.is_imported).then_some(SiteKey {
+            level: Level::Driver,
+            class: Some(self.class),
+            device: self.device,
+            stack: self.stack,
+            call: self.call,
+        })
+    }
+}
+
 impl Ledger {
     /// Something that a device may be charged for came into being.
     pub(super) fn charge(&mut self, at_ns: u64, object: &Object) {
+        if let Some(site) = object.site() {
+            self.sites.took(site, object.size, at_ns);
+        }
         let Some(device) = object.device else {
             return;
         };
@@ -90,6 +107,9 @@ impl Ledger {
 
     /// It is gone.
     pub(super) fn uncharge(&mut self, at_ns: u64, object: &Object) {
+        if let Some(site) = object.site() {
+            self.sites.gave(site, object.size, at_ns);
+        }
         if let Some(life) = object.life {
             let belongings = &mut self.belongings[life as usize];
             belongings.alive = belongings.alive.saturating_sub(1);

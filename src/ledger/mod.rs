@@ -5,13 +5,16 @@
 //! never added up with each other.
 
 mod arrays;
+mod blocks;
 mod charge;
 mod contexts;
 mod graphs;
 mod objects;
+mod phases;
 mod physical;
 mod pools;
 mod sharing;
+mod sites;
 #[cfg(test)]
 mod tests;
 
@@ -19,10 +22,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use gpushim_abi::effect::{ArrayFacts, Effect, Place, Record, owned_by_context};
+use gpushim_abi::events::Event;
 use gpushim_abi::hooks::{Class, HOOKS, Hook, HookId, Kind};
 use gpushim_abi::layout::slot::{DEVICE_UNKNOWN, NESTED};
 
 use crate::capture::Tables;
+use blocks::Blocks;
+pub use blocks::{Block, BlockBooks, Refusal, Segment};
 pub use charge::{DeviceBooks, footprint};
 use contexts::{Belongings, Primary};
 pub use contexts::{End, Life, Origin};
@@ -30,10 +36,14 @@ pub use graphs::GraphFacts;
 use graphs::Graphs;
 use objects::Objects;
 pub use objects::{Object, is_memory};
+pub use phases::Phase;
+use phases::Phases;
 use physical::Memory;
 pub use physical::Physical;
 pub use pools::Pool;
 pub use sharing::Export;
+use sites::Sites;
+pub use sites::{Level, SiteBook, SiteKey};
 
 /// `CUDA_ERROR_DEINITIALIZED`: the driver's exit handler had run.
 const DEINITIALIZED: u16 = 4;
@@ -176,6 +186,9 @@ pub struct Ledger {
     calls: BTreeMap<u16, u64>,
     devices: BTreeMap<u8, DeviceBooks>,
     failures: BTreeMap<(u16, u16), Failures>,
+    blocks: Blocks,
+    phases: Phases,
+    sites: Sites,
     surprises: Surprises,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -187,6 +200,16 @@ impl Ledger {
         self.first_ns.get_or_insert(record.at_ns);
         self.last_ns = self.last_ns.max(record.at_ns);
         let said = Subject::on(record.device());
+        self.sites.cause = record.stack;
+        if let Some(event) = Event::from_raw(record.call) {
+            let freed = if event.is_block() {
+                self.blocks.take(record, event, &mut self.sites)
+            } else {
+                self.phases.take(record, event, tables);
+                0
+            };
+            return Subject { freed, ..said };
+        }
         if record.flags & NESTED != 0 && !record.is_observation() {
             self.surprises.nested += 1;
             return said;
@@ -473,6 +496,9 @@ impl Ledger {
             self.let_go(record.at_ns, &old);
         }
         self.totals.entry(object.class).or_default().created += 1;
+        if object.class == Class::Linear {
+            self.blocks.range_born(object.address, object.size);
+        }
         self.charge(record.at_ns, &object);
     }
 
@@ -480,6 +506,9 @@ impl Ledger {
     fn let_go(&mut self, at_ns: u64, object: &Object) -> u64 {
         self.totals.entry(object.class).or_default().ended += 1;
         self.uncharge(at_ns, object);
+        if object.class == Class::Linear {
+            self.blocks.range_ended(object.address);
+        }
         if object.is_exported {
             self.export_ended(at_ns, object);
         }

@@ -52,6 +52,11 @@ impl Memory {
         self.handles.get(&handle).map(|(key, _)| *key)
     }
 
+    /// Likewise, what is known of it.
+    pub(super) fn at(&self, address: u64) -> Option<&Physical> {
+        self.all.get(&self.key_at(address)?)
+    }
+
     /// The memory that is mapped at an address.
     fn key_at(&self, address: u64) -> Option<u64> {
         let (start, (len, key)) = self.mappings.range(..=address).next_back()?;
@@ -177,6 +182,7 @@ impl Ledger {
             physical.object.size = physical.object.size.max(record.size);
         }
         let device = physical.object.device;
+        self.blocks.range_born(record.address, record.size);
         let old = self
             .memory
             .mappings
@@ -198,6 +204,7 @@ impl Ledger {
             .map(|(address, _)| *address)
             .collect();
         for address in gone {
+            self.blocks.range_ended(address);
             if let Some((_, key)) = self.memory.mappings.remove(&address) {
                 subject.add(self.unmap_one(record.at_ns, key));
             }

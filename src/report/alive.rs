@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::sites::Site;
 use super::text::{gpu, when};
 use super::{Group, Process};
 use crate::render::{FAINT, HEADING, keep_end, plain, units};
@@ -16,6 +17,69 @@ pub(super) fn births(count: u64, first: f64, last: f64) -> String {
     } else {
         format!("{} … {last}", first.trim_end_matches(" s"))
     }
+}
+
+/// Writes PyTorch's blocks by line, the largest or all of them.
+pub(super) fn blocks(
+    out: &mut dyn Write,
+    process: &Process,
+    all: bool,
+    width: usize,
+) -> io::Result<()> {
+    if process.blocks.is_empty() {
+        return Ok(());
+    }
+    let when = when(process);
+    writeln!(
+        out,
+        "\n{HEADING}PyTorch's blocks alive {when}, by line{HEADING:#}{FAINT}   inside the memory below{FAINT:#}"
+    )?;
+    let shown = if all { usize::MAX } else { GROUPS_SHOWN };
+    site_rows(out, process.blocks.iter().take(shown), width)?;
+    let rest = process.blocks.iter().skip(shown);
+    let (count, bytes) = rest.fold((0, 0_u64), |(count, bytes), site| {
+        (count + 1, bytes.saturating_add(site.live_bytes))
+    });
+    if count > 0 {
+        writeln!(
+            out,
+            "  {} (--all shows them): {}",
+            units::count(count, "more line", "more lines"),
+            units::bytes(bytes)
+        )?;
+    }
+    Ok(())
+}
+
+/// Rows of lines: bytes and number alive, who, since when.
+fn site_rows<'s>(
+    out: &mut dyn Write,
+    sites: impl Iterator<Item = &'s Site>,
+    width: usize,
+) -> io::Result<()> {
+    let cells: Vec<[String; 4]> = sites
+        .map(|site| {
+            [
+                units::bytes(site.live_bytes),
+                units::count(site.live_count, "block", "blocks"),
+                plain(&site.who()),
+                births(site.total_count, site.first_seconds, site.last_seconds),
+            ]
+        })
+        .collect();
+    let widest = |at: usize| cells.iter().map(|row| row[at].chars().count()).max();
+    let [bytes, count, who, born] = [0, 1, 2, 3].map(|at| widest(at).unwrap_or(0));
+    let left = 2 + bytes + 2 + count + 2;
+    let room = width.saturating_sub(left + 2 + born).max(12);
+    let who = who.min(room);
+    for [b, n, w, at] in &cells {
+        let w = keep_end(w, who);
+        writeln!(
+            out,
+            "  {b:>bytes$}  {n:<count$}  {w:who$}  {FAINT}{at:>born$}{FAINT:#}"
+        )?;
+    }
+    Ok(())
 }
 
 /// Writes the largest groups, or all of them.

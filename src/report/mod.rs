@@ -3,8 +3,11 @@
 mod alive;
 mod losses;
 mod model;
+pub mod moment;
 mod shared;
+pub mod sites;
 pub mod text;
+mod torch;
 pub mod views;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,14 +18,15 @@ use gpushim_abi::layout::Counter;
 
 use crate::capture::{Capture, Note, Stack, Tally, absent_text};
 use crate::error::Error;
-use crate::ledger::{self, End, Ledger, Object, Origin};
+use crate::ledger::{self, End, Ledger, Level, Object, Origin};
 use crate::render::{names, units};
 use crate::session::{Fate, Standing};
 pub use losses::losses;
 pub use model::{
     Context, Device, Failure, Frame, Group, HostMemory, InFlight, Notes, Process, Records,
-    Together, Totals,
+    Together, Torch, Totals,
 };
+use moment::Moment;
 pub use shared::Shared;
 
 /// Name and version of the JSON form.
@@ -35,8 +39,8 @@ const SPARK_COLUMNS: usize = 60;
 pub struct Options {
     /// Only this device: an ordinal, or the beginning of a UUID.
     pub device: Option<String>,
-    /// The state at this many seconds after the capture was opened, instead of the last one.
-    pub at_seconds: Option<f64>,
+    /// The state at this moment, instead of the last one.
+    pub at: Option<Moment>,
 }
 
 /// A counter's name in machine output.
@@ -134,14 +138,15 @@ pub fn session(captures: &[Capture], options: &Options) -> Result<Vec<Reading>, 
 /// When the file cannot be read.
 pub fn read(capture: &Capture, options: &Options) -> Result<Reading, Error> {
     let opened = capture.identity.opened_monotonic_ns;
-    let until = options
-        .at_seconds
-        .map_or(u64::MAX, |s| opened.saturating_add_signed((s * 1e9) as i64));
+    let until = match &options.at {
+        None => u64::MAX,
+        Some(at) => at.at_ns(capture, &moment::phases(capture, &[at])?)?,
+    };
     let mut whole = Ledger::default();
     let mut earlier = false;
     let mut state = Ledger::default();
     let tally = capture.records(|record| {
-        if options.at_seconds.is_some() {
+        if options.at.is_some() {
             // The peak and the course are the whole run's, whatever moment is asked about.
             if record.at_ns <= until {
                 state.take(record, &capture.tables);
@@ -150,11 +155,7 @@ pub fn read(capture: &Capture, options: &Options) -> Result<Reading, Error> {
         }
         whole.take(record, &capture.tables);
     })?;
-    let state_ref = if options.at_seconds.is_some() {
-        &state
-    } else {
-        &whole
-    };
+    let state_ref = if options.at.is_some() { &state } else { &whole };
     let Standing { fate, until_ns } = Standing::of(capture);
     let end = end_ns(capture, &whole, until_ns);
     let start = start_ns(capture, &whole, tally.overwritten > 0);
@@ -173,6 +174,7 @@ pub fn read(capture: &Capture, options: &Options) -> Result<Reading, Error> {
         devices.retain(|device| names::is_device(wanted, device.ordinal, &device.uuid));
         groups.retain(|g| devices.iter().any(|d| Some(d.ordinal) == g.device));
     }
+    let blocks = torch::sites(capture, state_ref, &options.device, &devices);
     let process = Process {
         capture: capture.path.display().to_string(),
         pid: capture.identity.pid,
@@ -197,6 +199,8 @@ pub fn read(capture: &Capture, options: &Options) -> Result<Reading, Error> {
         records,
         devices,
         host_memory: host_memory(&alive),
+        blocks,
+        torch_refused: torch::refusals(capture, state_ref),
         alive: groups,
         totals: state_ref
             .totals()
@@ -240,11 +244,7 @@ pub fn read(capture: &Capture, options: &Options) -> Result<Reading, Error> {
     drop(alive);
     Ok(Reading {
         process,
-        state: if options.at_seconds.is_some() {
-            state
-        } else {
-            whole
-        },
+        state: if options.at.is_some() { state } else { whole },
         end_ns: shown_end,
     })
 }
@@ -391,6 +391,7 @@ fn device(
         } else {
             units::seconds_since(books.peak_ns, opened)
         },
+        torch: torch::device(capture, state, whole, ordinal),
         linear_bytes,
         linear_count,
         physical_bytes,
@@ -531,7 +532,8 @@ fn groups(capture: &Capture, alive: &[&Object]) -> Vec<Group> {
             .or_insert_with(|| Births::of(object))
             .add(object);
     }
-    let mut groups: BTreeMap<(u16, String, Vec<Frame>, u64, Option<u8>), Group> = BTreeMap::new();
+    type Key = (u16, String, Vec<Frame>, u64, Option<u8>);
+    let mut groups: BTreeMap<Key, Group> = BTreeMap::new();
     for ((call, stack, size, device), births) in by_stack {
         let first = units::seconds_since(births.first_ns, opened);
         let last = units::seconds_since(births.last_ns, opened);

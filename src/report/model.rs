@@ -55,6 +55,10 @@ pub struct Process {
     pub devices: Vec<Device>,
     /// Memory of the host and address space.
     pub host_memory: HostMemory,
+    /// PyTorch's blocks that are alive, by the line that took them, largest first; they lie inside the devices' memory.
+    pub blocks: Vec<super::sites::Site>,
+    /// Requests that PyTorch could not meet.
+    pub torch_refused: Vec<Refusal>,
     /// Everything alive, grouped, largest first.
     pub alive: Vec<Group>,
     /// How many things of each class there were until then.
@@ -146,6 +150,8 @@ pub struct Device {
     pub peak_bytes: u64,
     /// When, seconds.
     pub peak_seconds: f64,
+    /// What PyTorch's caching allocator has of it; none where it reported nothing.
+    pub torch: Option<Torch>,
     /// `cuMemAlloc` and `cuMemAllocPitch`, bytes alive.
     pub linear_bytes: u64,
     /// Their number.
@@ -204,6 +210,75 @@ pub struct Device {
     pub spark: String,
 }
 
+/// What PyTorch's caching allocator has of a device.
+#[derive(Debug, Serialize)]
+pub struct Torch {
+    /// In blocks, which tensors lie in, bytes: what `torch.cuda.memory_allocated()` says.
+    pub allocated_bytes: u64,
+    /// Number of these.
+    pub block_count: u64,
+    /// Greatest `allocated_bytes` of the run (not of the moment asked about).
+    pub peak_bytes: u64,
+    /// When, seconds.
+    pub peak_seconds: f64,
+    /// Memory of the driver's in which its blocks lie or lay, bytes.
+    pub segment_bytes: u64,
+    /// Number of these.
+    pub segment_count: u64,
+    /// Of this in no block, bytes.
+    pub cached_bytes: u64,
+    /// Of this in segments without any block, which `torch.cuda.empty_cache()` gives back, bytes.
+    pub releasable_bytes: u64,
+    /// The rest: in segments that a block holds, bytes.
+    pub pinned_bytes: u64,
+    /// Segments that a block holds, that with the most cache first.
+    pub pinned: Vec<Pinned>,
+    /// Blocks handed out and taken back until then.
+    pub allocations: u64,
+    /// See `allocations`.
+    pub frees: u64,
+    /// In blocks that were out before the record begins, bytes.
+    pub unseen_bytes: u64,
+    /// How often PyTorch's own count changed otherwise than by the records.
+    pub gaps: u64,
+}
+
+/// A segment of PyTorch's that cannot be given back since a block is in it.
+#[derive(Debug, Serialize)]
+pub struct Pinned {
+    /// First address.
+    pub address: String,
+    /// Length, bytes.
+    pub bytes: u64,
+    /// Of this in no block, bytes.
+    pub cached_bytes: u64,
+    /// Blocks in it.
+    pub block_count: u64,
+    /// Bytes of these in it.
+    pub block_bytes: u64,
+    /// The line of the oldest of them.
+    pub site: Option<Frame>,
+}
+
+/// A request that PyTorch could not meet.
+#[derive(Debug, Serialize)]
+pub struct Refusal {
+    /// Device ordinal.
+    pub device: u8,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// In blocks then, bytes.
+    pub allocated_bytes: u64,
+    /// In segments then, bytes.
+    pub reserved_bytes: u64,
+    /// When, seconds.
+    pub seconds: f64,
+    /// The program's own line.
+    pub site: Option<Frame>,
+    /// Python's frames, innermost first.
+    pub stack: Vec<Frame>,
+}
+
 /// A context.
 #[derive(Clone, Debug, Serialize)]
 pub struct Context {
@@ -255,7 +330,7 @@ pub struct HostMemory {
 }
 
 /// A line of a function in a source file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Frame {
     /// File.
     pub file: String,
@@ -268,12 +343,20 @@ pub struct Frame {
 impl Frame {
     /// `file.py:12 function`, the file by its last part.
     pub fn short(&self) -> String {
-        let leaf = self.file.rsplit('/').next().unwrap_or_default();
+        self.with_file(self.file.rsplit('/').next().unwrap_or_default())
+    }
+
+    /// The same with the whole path.
+    pub fn long(&self) -> String {
+        self.with_file(&self.file)
+    }
+
+    fn with_file(&self, file: &str) -> String {
         match (self.line, self.function.is_empty()) {
-            (0, true) => leaf.to_owned(),
-            (0, false) => format!("{leaf} {}", self.function),
-            (line, true) => format!("{leaf}:{line}"),
-            (line, false) => format!("{leaf}:{line} {}", self.function),
+            (0, true) => file.to_owned(),
+            (0, false) => format!("{file} {}", self.function),
+            (line, true) => format!("{file}:{line}"),
+            (line, false) => format!("{file}:{line} {}", self.function),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use gpushim_abi::layout::slot::DEVICE_UNKNOWN;
 
-use super::{Context, Device, Process, alive};
+use super::{Context, Device, Process, Torch, alive};
 use crate::render::{BAD, FAINT, HEADING, WARNING, keep_start, plain, units};
 
 /// Contexts that are listed one by one unless all are asked for.
@@ -37,6 +37,8 @@ pub fn write(
             writeln!(out, "\nNo device memory was touched.")?;
         }
         host(out, process, width)?;
+        alive::blocks(out, process, all, width)?;
+        refused(out, process, width)?;
         alive::write(out, process, all, width)?;
         shared(out, process, all, width)?;
         failures(out, process, width)?;
@@ -228,6 +230,82 @@ fn write_device(
     Ok(())
 }
 
+/// Requests that PyTorch could not meet, the first and the last.
+fn refused(out: &mut dyn Write, process: &Process, width: usize) -> io::Result<()> {
+    let all = &process.torch_refused;
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BAD}Out of memory, by PyTorch{BAD:#}")?;
+    let shown = [all.first(), all.last().filter(|_| all.len() > 1)];
+    for refusal in shown.into_iter().flatten() {
+        let site = match &refusal.site {
+            Some(site) => format!(" by {}", site.short()),
+            None => String::new(),
+        };
+        let text = format!(
+            "{} asked for on {} at {}{site}; {} were in blocks, {} reserved",
+            units::bytes(refusal.bytes),
+            gpu(refusal.device),
+            units::seconds(refusal.seconds),
+            units::bytes(refusal.allocated_bytes),
+            units::bytes(refusal.reserved_bytes),
+        );
+        item(out, &plain(&text), "      ", width)?;
+    }
+    if all.len() > 2 {
+        writeln!(out, "  {} in all", units::thousands(all.len() as u64))?;
+    }
+    Ok(())
+}
+
+/// What PyTorch has of a device's memory: parts of what is allocated, and no further memory.
+fn torch_lines(
+    torch: &Torch,
+    line: &mut impl FnMut(&str, u64, String) -> io::Result<()>,
+) -> io::Result<()> {
+    let text = format!(
+        "of it in {} of PyTorch's   {FAINT}torch.cuda.memory_allocated(){FAINT:#}",
+        units::count(torch.block_count, "block", "blocks"),
+    );
+    line("  tensors", torch.allocated_bytes, text)?;
+    if torch.cached_bytes > 0 {
+        let released = match torch.releasable_bytes {
+            0 => "none of it can be given back".to_owned(),
+            bytes if bytes == torch.cached_bytes => {
+                "torch.cuda.empty_cache() would give it back".to_owned()
+            }
+            bytes => format!(
+                "torch.cuda.empty_cache() would give {} back",
+                units::bytes(bytes)
+            ),
+        };
+        let pinned = match torch.pinned.first() {
+            None => String::new(),
+            Some(segment) => {
+                let by = match &segment.site {
+                    Some(site) => format!(", the most by {}", plain(&site.short())),
+                    None => String::new(),
+                };
+                format!(
+                    "; {} is in segments that a block holds{by}",
+                    units::bytes(torch.pinned_bytes)
+                )
+            }
+        };
+        let text = format!(
+            "of it cached, in no block, in {}; {released}{pinned}",
+            units::count(torch.segment_count, "segment", "segments"),
+        );
+        line("  cached", torch.cached_bytes, text)?;
+    }
+    if torch.unseen_bytes > 0 {
+        let text = "of it in blocks of PyTorch's that were out before the record begins";
+        line("  unseen", torch.unseen_bytes, text.to_owned())?;
+    }
+    Ok(())
+}
+
 /// What the memory of a device is, a line for each kind; those that are no part of the sum say so.
 fn columns(out: &mut dyn Write, device: &Device, width: usize) -> io::Result<()> {
     let alive = |count: u64, more: &str, note: &str| {
@@ -241,6 +319,9 @@ fn columns(out: &mut dyn Write, device: &Device, width: usize) -> io::Result<()>
     if device.linear_count > 0 {
         let text = alive(device.linear_count, "", "cuMemAlloc, cuMemAllocPitch");
         line("allocated", device.linear_bytes, text)?;
+    }
+    if let Some(torch) = &device.torch {
+        torch_lines(torch, &mut line)?;
     }
     if device.physical_count > 0 {
         let mapped = if device.mapped_bytes == device.physical_bytes {
