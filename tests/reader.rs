@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use gpushim_reader::capture::Capture;
+use gpushim_reader::report::moment::Moment;
 use gpushim_reader::report::{self, Options, Process};
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -27,7 +28,7 @@ fn read_at(made: &Synthesis, at_seconds: Option<f64>) -> Process {
     let folder = Folder::new();
     let capture = Capture::open(&write(&folder, &made.bytes())).expect("it is a capture");
     let options = Options {
-        at_seconds,
+        at: at_seconds.map(Moment::Seconds),
         ..Options::default()
     };
     report::read(&capture, &options)

@@ -255,14 +255,16 @@ fn about(arguments: &cli::Sites) -> String {
         (Some(from), Some(to)) => parts.push(format!("taken between {from} and {to}")),
     }
     if arguments.sort == Order::Growth {
-        parts = match (&arguments.from, &arguments.to) {
-            (from, to) => vec![format!(
-                "growth from {} to {}",
-                from.as_ref()
-                    .map_or("the beginning".to_owned(), Moment::to_string),
-                to.as_ref().map_or("the end".to_owned(), Moment::to_string)
-            )],
+        let name = |moment: &Option<Moment>, without: &str| {
+            moment
+                .as_ref()
+                .map_or_else(|| without.to_owned(), Moment::to_string)
         };
+        parts = vec![format!(
+            "growth from {} to {}",
+            name(&arguments.from, "the beginning"),
+            name(&arguments.to, "the end")
+        )];
     }
     if let Some(at) = &arguments.alive_at {
         parts.push(format!("alive at {at}"));

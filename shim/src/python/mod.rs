@@ -237,12 +237,13 @@ fn minor_version(object: Object, reader: Reader<'_>) -> Option<u8> {
     if function == 0 {
         return None;
     }
-    // SAFETY: the interpreter's own function; it writes the same text to the same place whenever it is called, and answers with it.
-    let text = unsafe {
-        let version: unsafe extern "C" fn() -> *const c_char =
-            core::mem::transmute::<usize, _>(function);
-        CStr::from_ptr(version())
-    };
+    type GetVersion = unsafe extern "C" fn() -> *const c_char;
+    // SAFETY: the address of the interpreter's function of that name, whose type this is.
+    let version = unsafe { core::mem::transmute::<usize, GetVersion>(function) };
+    // SAFETY: it takes nothing, and writes the same text to the same place whenever it is called.
+    let text = unsafe { version() };
+    // SAFETY: it answers with that text, which ends in a zero and stays.
+    let text = unsafe { CStr::from_ptr(text) };
     let minor = text.to_bytes().strip_prefix(b"3.")?;
     let digits = minor.iter().take_while(|b| b.is_ascii_digit());
     Some(digits.fold(0_u8, |value, digit| {
@@ -284,12 +285,12 @@ fn described(object: Object, layout: &Layout, reader: Reader<'_>) -> Result<(), 
 
 /// A function of the interpreter's that takes nothing.
 fn call(function: &AtomicUsize) -> u64 {
-    // SAFETY: `find` stored the address of a function of this kind before READY was published. Both read one word of the interpreter's.
-    unsafe {
-        let function: unsafe extern "C" fn() -> u64 =
-            core::mem::transmute::<usize, _>(function.load(Ordering::Relaxed));
-        function()
-    }
+    type Takes = unsafe extern "C" fn() -> u64;
+    let at = function.load(Ordering::Relaxed);
+    // SAFETY: `find` stored the address of a function of this kind before READY was published.
+    let function = unsafe { core::mem::transmute::<usize, Takes>(at) };
+    // SAFETY: each of them reads one word of the interpreter's, and needs no lock for it.
+    unsafe { function() }
 }
 
 fn walk(process: &Process, here: &mut Thread, at_ns: u64) -> u32 {
