@@ -14,7 +14,10 @@
 //! 5. [`process`]: the state of this process, which a forked child does not inherit;
 //! 6. [`ring`]: claim and commit;
 //! 7. [`tables`]: what records refer to: stacks, contexts, threads, modules, devices, texts, notes;
-//! 8. [`capture`]: the file: where, how large, how it grows.
+//! 8. [`capture`]: the file: where, how large, how it grows;
+//! 9. [`stacks`]: which frames a record has; [`python`]: those of Python, read by the thread itself; [`safe`]: how a pointer is asked
+//!    before it is followed;
+//! 10. [`torch`]: what PyTorch tells of its blocks; [`phases`]: what the program tells of itself, by NVTX or `gpushim_mark`.
 //!
 //! [`thread`] holds the per-thread state, [`elf`] reads loaded libraries without the dynamic linker's help,
 //! [`sys`] is the operating system.

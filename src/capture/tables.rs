@@ -257,8 +257,8 @@ impl Tables {
         match self.module(address) {
             None => format!("{address:#x}, in no library"),
             Some(module) => {
-                let leaf = module.path.rsplit('/').next().unwrap_or_default();
-                format!("{leaf}+{:#x}", address.wrapping_sub(module.bias))
+                let name = library_name(&module.path);
+                format!("{name}+{:#x}", address.wrapping_sub(module.bias))
             }
         }
     }
@@ -266,14 +266,25 @@ impl Tables {
     /// The library of the caller alone.
     pub fn caller_library(&self, node: u32) -> Option<String> {
         let module = self.module(self.return_address(node)?)?;
-        Some(
-            module
-                .path
-                .rsplit('/')
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-        )
+        Some(library_name(&module.path))
+    }
+}
+
+/// What people know a library by: its file's name, or, for a Python extension module, the name it is imported under, as there are
+/// many `runtime.cpython-312-x86_64-linux-gnu.so`.
+fn library_name(path: &str) -> String {
+    let leaf = path.rsplit('/').next().unwrap_or_default();
+    let Some((module, _)) = leaf.split_once(".cpython-") else {
+        return leaf.to_owned();
+    };
+    let packages = ["/site-packages/", "/dist-packages/", "/lib-dynload/"];
+    let relative = packages
+        .iter()
+        .find_map(|folder| path.rsplit_once(folder))
+        .map_or(leaf, |(_, relative)| relative);
+    match relative.rsplit_once('/') {
+        Some((folders, _)) => format!("{}.{module}", folders.replace('/', ".")),
+        None => module.to_owned(),
     }
 }
 
@@ -297,4 +308,23 @@ pub fn symbol(call: u16) -> String {
 
 fn entries(bytes: &[u8], len: usize) -> std::slice::ChunksExact<'_, u8> {
     bytes.chunks_exact(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::library_name;
+
+    #[test]
+    fn an_extension_module_has_the_name_it_is_imported_under() {
+        let cupy = "/opt/venv/lib/python3.12/site-packages/cupy_backends/cuda/api/runtime.cpython-312-x86_64-linux-gnu.so";
+        assert_eq!(library_name(cupy), "cupy_backends.cuda.api.runtime");
+        let ctypes = "/usr/lib/python3.12/lib-dynload/_ctypes.cpython-312-x86_64-linux-gnu.so";
+        assert_eq!(library_name(ctypes), "_ctypes");
+        assert_eq!(
+            library_name("/home/me/fast.cpython-312-x86_64-linux-gnu.so"),
+            "fast"
+        );
+        assert_eq!(library_name("/usr/lib/libcudart.so.13"), "libcudart.so.13");
+        assert_eq!(library_name(""), "");
+    }
 }

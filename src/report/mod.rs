@@ -514,7 +514,7 @@ impl Births {
 }
 
 /// Why a stack has no frames of Python, or not all.
-fn stack_note(stack: &Stack) -> Option<&'static str> {
+pub(crate) fn stack_note(stack: &Stack) -> Option<&'static str> {
     if stack.cut {
         return Some("outer frames were left out: the stack is too deep");
     }

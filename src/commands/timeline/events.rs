@@ -7,9 +7,10 @@ use gpushim_abi::effect::{Effect, Record};
 use gpushim_abi::layout::slot;
 use serde::Serialize;
 
-use crate::capture::{Capture, symbol};
+use crate::capture::{Capture, Tables, symbol};
 use crate::ledger::Subject;
 use crate::render::{BAD, FAINT, HEADING, keep_end, names, plain, units};
+use crate::report::{self, Frame};
 
 /// Columns of a caller that are kept however narrow the terminal is.
 const CALLER_MIN: usize = 12;
@@ -37,6 +38,8 @@ pub(super) struct Event {
     a: String,
     b: String,
     caller: String,
+    /// The program's own line, where there was Python: `FILE:LINE FUNCTION`.
+    site: Option<String>,
     /// For a refusal of a call that was recorded before: the sequence number of that record, which is not listed.
     takes_back: Option<u64>,
     nested: bool,
@@ -49,8 +52,42 @@ pub(super) struct Event {
 /// Makes events of a capture's records.
 pub(super) struct Events<'c> {
     capture: &'c Capture,
-    /// Names of callers by stack node: a million calls come from a few hundred places.
-    callers: HashMap<u32, String>,
+    /// Callers by stack node: a million calls come from a few hundred places.
+    callers: HashMap<u32, Caller>,
+}
+
+/// Who made a call.
+struct Caller {
+    /// Library and offset.
+    place: String,
+    /// The library alone.
+    library: Option<String>,
+    /// The program's own line.
+    site: Option<Frame>,
+    /// Why no line is known.
+    note: Option<&'static str>,
+}
+
+impl Caller {
+    fn of(tables: &Tables, node: u32) -> Self {
+        let stack = tables.stack(node);
+        Self {
+            place: tables.caller(node),
+            library: tables.caller_library(node),
+            site: stack.site().map(Frame::from),
+            note: report::stack_note(&stack),
+        }
+    }
+
+    /// In a few words, for people.
+    fn short(&self) -> String {
+        match (&self.site, &self.library, self.note) {
+            (Some(site), Some(library), _) => format!("{} · {library}", site.short()),
+            (Some(site), None, _) => site.short(),
+            (None, Some(_), _) | (None, None, None) => self.place.clone(),
+            (None, None, Some(note)) => format!("no line: {note}"),
+        }
+    }
 }
 
 impl<'c> Events<'c> {
@@ -68,6 +105,8 @@ impl<'c> Events<'c> {
         } else {
             names::result(record.result)
         };
+        let caller = self.caller(record.stack);
+        let (place, site) = (caller.place.clone(), caller.site.as_ref().map(Frame::long));
         Event {
             pid: self.capture.identity.pid,
             sequence: record.sequence,
@@ -84,16 +123,19 @@ impl<'c> Events<'c> {
             freed_bytes: subject.freed,
             a: format!("{:#x}", record.a),
             b: format!("{:#x}", record.b),
-            caller: self
-                .callers
-                .entry(record.stack)
-                .or_insert_with(|| tables.caller(record.stack))
-                .clone(),
+            caller: place,
+            site,
             takes_back: record.takes_back(),
             nested: record.flags & slot::NESTED != 0,
             observed: record.is_observation(),
             captured: record.flags & slot::CAPTURED != 0,
         }
+    }
+
+    fn caller(&mut self, node: u32) -> &Caller {
+        self.callers
+            .entry(node)
+            .or_insert_with(|| Caller::of(&self.capture.tables, node))
     }
 
     /// The same for people.
@@ -119,7 +161,7 @@ impl<'c> Events<'c> {
                 event.device.map_or_else(String::new, |d| d.to_string()),
                 event.address,
                 size,
-                plain(&event.caller),
+                plain(&self.caller(record.stack).short()),
             ],
             refused,
         }
