@@ -17,7 +17,8 @@
 //! 8. [`capture`]: the file: where, how large, how it grows;
 //! 9. [`stacks`]: which frames a record has; [`python`]: those of Python, read by the thread itself; [`safe`]: how a pointer is asked
 //!    before it is followed;
-//! 10. [`torch`]: what PyTorch tells of its blocks; [`phases`]: what the program tells of itself, by NVTX or `gpushim_mark`.
+//! 10. [`torch`]: what PyTorch tells of its blocks; [`autograd`]: who a backward pass works for;
+//!     [`phases`]: what the program tells of itself, by NVTX or `gpushim_mark`.
 //!
 //! [`thread`] holds the per-thread state, [`elf`] reads loaded libraries without the dynamic linker's help,
 //! [`sys`] is the operating system.
@@ -37,6 +38,7 @@ compile_error!(
     "the shim interposes glibc's dynamic linker on x86-64 Linux; other targets are not supported"
 );
 
+mod autograd;
 mod capture;
 mod doors;
 mod driver;

@@ -10,6 +10,7 @@ use core::ptr::NonNull;
 
 use gpushim_abi::layout::{Counter, Region, header, region};
 
+use crate::autograd::Autograd;
 use crate::python::Python;
 use crate::safe::Pages;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -79,6 +80,8 @@ pub(crate) struct Process {
     pub(crate) pages: Pages,
     /// The interpreter.
     pub(crate) python: Python,
+    /// Backward passes.
+    pub(crate) autograd: Autograd,
 }
 
 // SAFETY: `path` is the only field that is not an atomic; it is written by the one thread that is opening the
@@ -127,6 +130,7 @@ impl Process {
                 slot.store(0, Ordering::Relaxed);
             }
             process.python.begin();
+            process.autograd.begin();
         }
     }
 

@@ -5,7 +5,7 @@ use gpushim_abi::layout::{Absent, stack};
 use crate::process::Process;
 use crate::sync::Ordering;
 use crate::thread::Thread;
-use crate::{python, sys, tables};
+use crate::{autograd, python, sys, tables};
 
 /// Python frames.
 const PYTHON: u32 = 1;
@@ -51,5 +51,6 @@ fn python_frames(process: &Process, here: &mut Thread, at_ns: u64) -> u32 {
     if process.stacks.load(Ordering::Relaxed) & PYTHON == 0 {
         return tables::node(process, Absent::Off as u64, 0, stack::ABSENT);
     }
-    python::stack(process, here, at_ns)
+    let frames = python::stack(process, here, at_ns);
+    autograd::stack(process, here, at_ns, frames)
 }

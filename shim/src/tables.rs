@@ -331,6 +331,17 @@ fn add_node(process: &Process, value: u64, parent: u32, kind: u32) -> u32 {
     index as u32 + 1
 }
 
+/// Whether a node is a frame of Python.
+pub(crate) fn is_python(process: &Process, number: u32) -> bool {
+    let at = u64::from(number.wrapping_sub(1)) * stack::LEN as u64;
+    process
+        .part(Region::Stacks)
+        .bytes(at, stack::LEN as u64)
+        .is_some_and(|at| {
+            Entry(at).word(stack::KIND.start).load(Ordering::Relaxed) == stack::PYTHON
+        })
+}
+
 /// The number of a frame of source code, added if it is new; 0 when the table is full.
 pub(crate) fn frame(
     process: &Process,

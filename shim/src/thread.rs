@@ -9,6 +9,8 @@ use core::ffi::c_void;
 
 use gpushim_abi::layout::slot;
 
+use crate::autograd::Noted;
+
 global_asm!(
     ".pushsection .tbss.gpushim_thread,\"awT\",@nobits",
     ".balign 64",
@@ -54,6 +56,8 @@ pub(crate) struct Thread {
     pub(crate) is_walking: bool,
     /// Numbers of PyTorch's streams that it made current, by device; 0 for the default stream.
     pub(crate) streams: [u16; STREAMS],
+    /// The node of PyTorch's autograd graph that it evaluated last.
+    pub(crate) node: Noted,
 }
 
 const _: () = assert!(size_of::<Thread>() <= 128);
@@ -83,6 +87,7 @@ impl Thread {
         self.place = place;
         self.is_walking = false;
         self.streams = [0; STREAMS];
+        self.node = Noted::default();
         self.context = core::ptr::null_mut();
         self.context_index = slot::CONTEXT_NONE;
         self.context_device = slot::DEVICE_UNKNOWN;

@@ -13,8 +13,8 @@ use core::ffi::CStr;
 use gpushim_abi::events::Event;
 use once_cell::race::OnceNonZeroUsize;
 
-use crate::doors;
 use crate::recorder::{self, Told};
+use crate::{autograd, doors};
 
 /// `DeviceType::CUDA`.
 const CUDA: u8 = 1;
@@ -86,7 +86,7 @@ macro_rules! before_real {
         $(
             $(#[$doc])*
             ///
-            /// Answers the address to go on at, 0 for nowhere.
+            /// Answers the address to go on at, 0 for nowhere. The sixth argument is not the caller's, but where its return address is.
             #[cfg_attr(test, allow(dead_code, reason = "only the assembly calls it"))]
             extern "C" fn $hook($($arg: $ty),*) -> usize {
                 static REAL: Real = Real::new(match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
@@ -112,7 +112,12 @@ macro_rules! before_real {
                 "    push rdx\n    .cfi_adjust_cfa_offset 8\n",
                 "    push rcx\n    .cfi_adjust_cfa_offset 8\n",
                 "    push r8\n    .cfi_adjust_cfa_offset 8\n",
+                "    push r9\n    .cfi_adjust_cfa_offset 8\n",
+                "    lea r9, [rsp + 48]\n",
+                "    sub rsp, 8\n    .cfi_adjust_cfa_offset 8\n",
                 "    call {", stringify!($hook), "}\n",
+                "    add rsp, 8\n    .cfi_adjust_cfa_offset -8\n",
+                "    pop r9\n    .cfi_adjust_cfa_offset -8\n",
                 "    pop r8\n    .cfi_adjust_cfa_offset -8\n",
                 "    pop rcx\n    .cfi_adjust_cfa_offset -8\n",
                 "    pop rdx\n    .cfi_adjust_cfa_offset -8\n",
@@ -151,6 +156,16 @@ before_real! {
     "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE" =>
     refused_1(size: u64, allocated: u64, reserved: u64, device: u16) {
         refused(size, allocated, reserved, Device(device));
+    }
+    /// `torch::autograd::Engine::evaluate_function(shared_ptr<GraphTask>&, Node*, InputBuffer&, shared_ptr<ReadyQueue> const&)`.
+    "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE" =>
+    evaluated(_engine: u64, _task: u64, node: u64, _inputs: u64, _queue: u64, stack: u64) {
+        autograd::evaluate(node, stack);
+    }
+    /// `torch::autograd::Engine::execute(edge_list const&, variable_list const&, bool, bool, bool, edge_list const&)`.
+    "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_" =>
+    executed(_result: u64, _engine: u64, _roots: u64, _inputs: u64, _keep: u64, stack: u64) {
+        autograd::execute(stack);
     }
     /// `c10::cuda::setCurrentCUDAStream(CUDAStream)`: a device and PyTorch's id of the stream.
     "_ZN3c104cuda20setCurrentCUDAStreamENS0_10CUDAStreamE" =>

@@ -159,8 +159,13 @@ impl Tables {
             match node.kind {
                 stack::NATIVE => stack.native.push(node.value),
                 stack::PYTHON => stack.python.push(self.frame(node.value)),
-                stack::AUTOGRAD => {
-                    stack.autograd.get_or_insert_default().class = self.frame(node.value).function;
+                // Of passes within passes the innermost.
+                stack::AUTOGRAD if stack.autograd.is_none() => {
+                    let class = class_name(&self.frame(node.value).function);
+                    stack.autograd = Some(Autograd {
+                        class,
+                        forward: Vec::new(),
+                    });
                 }
                 stack::FORWARD => forward = u32::try_from(node.value).unwrap_or(0),
                 stack::CUT => stack.cut = true,
@@ -191,6 +196,25 @@ impl Tables {
     }
 }
 
+/// The last part of a C++ class's name, from how the compiler writes it (`N5torch8autograd9generated14AddmmBackward0E`).
+fn class_name(mangled: &str) -> String {
+    let symbol = cpp_demangle::Symbol::new(format!("_Z{mangled}"));
+    let whole = symbol.and_then(|symbol| {
+        let mut text = String::new();
+        let options = cpp_demangle::DemangleOptions::default();
+        symbol
+            .structured_demangle(&mut text, &options)
+            .map(|()| text)
+            .map_err(|_| cpp_demangle::error::Error::UnexpectedText)
+    });
+    let whole = whole.unwrap_or_else(|_| mangled.to_owned());
+    let before_arguments = whole.split('<').next().unwrap_or_default();
+    match before_arguments.rsplit_once("::") {
+        Some((_, last)) => last.to_owned(),
+        None => before_arguments.to_owned(),
+    }
+}
+
 /// Why there are no frames, in words.
 pub fn absent_text(absent: Absent) -> &'static str {
     match absent {
@@ -207,6 +231,23 @@ pub fn absent_text(absent: Absent) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_have_their_short_names() {
+        for (mangled, name) in [
+            (
+                "N5torch8autograd9generated14AddmmBackward0E",
+                "AddmmBackward0",
+            ),
+            ("N5torch8autograd14AccumulateGradE", "AccumulateGrad"),
+            ("N5torch8autograd6PyNodeE", "PyNode"),
+            ("4Node", "Node"),
+            ("", ""),
+            ("\u{1}?", "\u{1}?"),
+        ] {
+            assert_eq!(class_name(mangled), name);
+        }
+    }
 
     #[test]
     fn a_site_is_the_programs_own_line() {
