@@ -13,13 +13,14 @@ use std::path::Path;
 use std::{env, fs};
 
 /// Functions of PyTorch's that the library stands before, hidden like the driver's (`src/torch.rs`).
-const TORCH: [&str; 7] = [
+const TORCH: [&str; 8] = [
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
     "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
     "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE",
     "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
     "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_EEbbbS7_",
+    "_ZN2at15sequence_number17get_and_incrementEv",
     "_ZN3c104cuda20setCurrentCUDAStreamENS0_10CUDAStreamE",
 ];
 /// Functions that programs and NVTX look for by name (`src/phases.rs`).

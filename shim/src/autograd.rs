@@ -11,6 +11,7 @@
 
 use gpushim_abi::layout::stack;
 
+use crate::forward::{self, Forward};
 use crate::process::Process;
 use crate::safe::Reader;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -32,6 +33,7 @@ const STACK_MAX: u64 = 1 << 30;
 pub(crate) struct Autograd {
     callers: [Caller; CALLERS],
     classes: [Class; CLASSES],
+    pub(crate) forward: Forward,
 }
 
 /// The latest `Engine::execute` of a thread.
@@ -66,6 +68,7 @@ impl Autograd {
         for class in &self.classes {
             class.table.store(0, Ordering::Relaxed);
         }
+        self.forward.begin();
     }
 }
 
@@ -95,7 +98,7 @@ impl Noted {
 /// The calling thread begins to evaluate a node.
 #[inline]
 pub(crate) fn evaluate(node: u64, at: u64) {
-    let Some((_, here)) = thread() else {
+    let Some((process, here)) = thread() else {
         return;
     };
     here.node = Noted {
@@ -103,6 +106,26 @@ pub(crate) fn evaluate(node: u64, at: u64) {
         at,
         address: return_address(at),
     };
+    if process.autograd.forward.is_unproven() {
+        study(process, here, node);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn study(process: &Process, here: &Thread, node: u64) {
+    let reader = Reader::new(process, sys::coarse_ns());
+    if let Some(asked) = caller(process, here, reader) {
+        forward::look(process, reader, node, asked.thread);
+    }
+}
+
+/// The calling thread is about to be given a number for a node that it makes.
+#[inline]
+pub(crate) fn number(number: u64) {
+    if let Some((process, here)) = thread() {
+        forward::issued(process, here, number);
+    }
 }
 
 /// The calling thread begins a backward pass.
@@ -137,6 +160,7 @@ pub(crate) fn execute(at: u64) {
         caller.address.store(return_address(at), Ordering::Release);
         caller.at.store(at, Ordering::Release);
     }
+    forward::pass(process, here.id);
 }
 
 /// The node of a stack in a backward pass; `python`, the node of the thread's own Python frames, where there is no such pass.
@@ -162,10 +186,16 @@ fn within(process: &Process, here: &Thread, at_ns: u64, python: u32) -> u32 {
         return python;
     }
     let class = class(process, reader, here.node.value);
-    let below = match python {
-        // A thread with frames of its own, as in an operation that is written in Python, is where it says it is.
-        own if tables::is_python(process, own) => own,
-        none => caller(process, here, reader).unwrap_or(none),
+    let below = match caller(process, here, reader) {
+        // A thread with frames of its own, as in an operation that is written in Python, is where it says it is. Those of a caller
+        // that evaluates the node itself are no such frames.
+        Some(asked) if python == asked.stack || !tables::is_python(process, python) => {
+            forward::line(process, reader, here.node.value, asked.thread)
+                .map(|made| tables::node(process, made.into(), asked.stack, stack::FORWARD))
+                .filter(|&node| node != 0)
+                .unwrap_or(asked.stack)
+        }
+        _ => python,
     };
     match tables::node(process, class.into(), below, stack::AUTOGRAD) {
         0 => python,
@@ -173,14 +203,26 @@ fn within(process: &Process, here: &Thread, at_ns: u64, python: u32) -> u32 {
     }
 }
 
-/// The stack of the thread for which the calling thread evaluates a node; `None` where it could be one of several.
-fn caller(process: &Process, here: &Thread, reader: Reader<'_>) -> Option<u32> {
+/// Who asked for a backward pass.
+#[derive(Clone, Copy)]
+struct Asked {
+    thread: u32,
+    /// Where its thread was.
+    stack: u32,
+}
+
+/// The thread for which the calling thread evaluates a node; `None` where it could be one of several.
+fn caller(process: &Process, here: &Thread, reader: Reader<'_>) -> Option<Asked> {
     let known = |caller: &&Caller| caller.thread.load(Ordering::Acquire) != 0;
+    let asked = |caller: &Caller| Asked {
+        thread: caller.thread.load(Ordering::Acquire),
+        stack: caller.stack.load(Ordering::Acquire),
+    };
     let mut all = process.autograd.callers.iter().filter(known);
     let first = all.next()?;
     if all.next().is_none() {
         // Nobody else ever called it, and what is evaluated was asked for by somebody who waits for it.
-        return Some(first.stack.load(Ordering::Acquire));
+        return Some(asked(first));
     }
     let mut found = None;
     for caller in process.autograd.callers.iter().filter(known) {
@@ -198,12 +240,12 @@ fn caller(process: &Process, here: &Thread, reader: Reader<'_>) -> Option<u32> {
         };
         if lasts {
             if is_mine {
-                return Some(caller.stack.load(Ordering::Acquire));
+                return Some(asked(caller));
             }
             if found.is_some() {
                 return None;
             }
-            found = Some(caller.stack.load(Ordering::Acquire));
+            found = Some(asked(caller));
         }
     }
     found

@@ -17,7 +17,8 @@
 //! 8. [`capture`]: the file: where, how large, how it grows;
 //! 9. [`stacks`]: which frames a record has; [`python`]: those of Python, read by the thread itself; [`safe`]: how a pointer is asked
 //!    before it is followed;
-//! 10. [`torch`]: what PyTorch tells of its blocks; [`autograd`]: who a backward pass works for;
+//! 10. [`torch`]: what PyTorch tells of its blocks; [`autograd`]: who a backward pass works for; [`forward`]: which line
+//!     made a node of it;
 //!     [`phases`]: what the program tells of itself, by NVTX or `gpushim_mark`.
 //!
 //! [`thread`] holds the per-thread state, [`elf`] reads loaded libraries without the dynamic linker's help,
@@ -44,6 +45,7 @@ mod doors;
 mod driver;
 mod elf;
 mod exports;
+mod forward;
 mod phases;
 mod process;
 mod python;

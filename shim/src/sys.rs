@@ -51,6 +51,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// CLOCK_MONOTONIC_COARSE, ns: what CLOCK_MONOTONIC was at the latest tick, a few milliseconds ago, without reading the counter.
+pub(crate) fn coarse_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC_COARSE)
+}
+
 /// CLOCK_REALTIME, ns.
 pub(crate) fn realtime_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)

@@ -167,6 +167,16 @@ before_real! {
     executed(_result: u64, _engine: u64, _roots: u64, _inputs: u64, _keep: u64, stack: u64) {
         autograd::execute(stack);
     }
+    /// `at::sequence_number::get_and_increment()`.
+    "_ZN2at15sequence_number17get_and_incrementEv" =>
+    numbered() {
+        let peek = PEEK.address();
+        if peek != 0 {
+            // SAFETY: libtorch's function of this name takes nothing, and answers with the calling thread's counter.
+            let peek = unsafe { core::mem::transmute::<usize, extern "C" fn() -> u64>(peek) };
+            autograd::number(peek());
+        }
+    }
     /// `c10::cuda::setCurrentCUDAStream(CUDAStream)`: a device and PyTorch's id of the stream.
     "_ZN3c104cuda20setCurrentCUDAStreamENS0_10CUDAStreamE" =>
     stream_set(device: u16, id: u64) {
@@ -175,6 +185,9 @@ before_real! {
         }
     }
 }
+
+/// `at::sequence_number::peek()`: the number that `get_and_increment` gives next.
+static PEEK: Real = Real::new(c"_ZN2at15sequence_number4peekEv");
 
 fn refused(size: u64, allocated: u64, reserved: u64, device: Device) {
     if let Some(device) = device.ordinal() {

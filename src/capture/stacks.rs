@@ -152,6 +152,7 @@ impl Tables {
         let mut stack = Stack::default();
         let mut next = number;
         let mut forward = 0;
+        let mut passes = 0;
         for _ in 0..DEPTH_MAX {
             let Some(node) = self.node(next) else {
                 break;
@@ -160,14 +161,16 @@ impl Tables {
                 stack::NATIVE => stack.native.push(node.value),
                 stack::PYTHON => stack.python.push(self.frame(node.value)),
                 // Of passes within passes the innermost.
-                stack::AUTOGRAD if stack.autograd.is_none() => {
-                    let class = class_name(&self.frame(node.value).function);
-                    stack.autograd = Some(Autograd {
-                        class,
+                stack::AUTOGRAD => {
+                    passes += 1;
+                    stack.autograd.get_or_insert_with(|| Autograd {
+                        class: class_name(&self.frame(node.value).function),
                         forward: Vec::new(),
                     });
                 }
-                stack::FORWARD => forward = u32::try_from(node.value).unwrap_or(0),
+                stack::FORWARD if passes == 1 && forward == 0 => {
+                    forward = u32::try_from(node.value).unwrap_or(0);
+                }
                 stack::CUT => stack.cut = true,
                 stack::ABSENT => stack.absent = Absent::from_raw(node.value),
                 _ => {}
